@@ -56,6 +56,7 @@
 
 #include <tarn/config.h>
 #include <tarn/device.h>
+#include <tarn/graph.h>
 #include <tarn/handle.h>
 #include <tarn/memory.h>
 #include <tarn/observe.h>

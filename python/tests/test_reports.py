@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
+import ctypes
 import os
 import pickle
 
@@ -124,3 +125,19 @@ def test_a_file_whose_name_looks_like_an_option(tmp_path, monkeypatch):
         assert "device" in tarn.report(name, output="-page.html") and (tmp_path / "-page.html").exists()
         assert "device" in tarn.report(tmp_path / name, name)
         os.unlink("-page.html")
+
+
+def test_a_graph_is_checked_by_its_handle():
+    lib, stream, graph = tarn.adaptors.lib, tarn.Stream(), ctypes.c_void_p()
+    tarn.trace_start()
+    try:
+        tarn.errors.check(lib.tarn_capture_begin(stream.value, 0))
+        tarn.errors.check(lib.tarn_capture_end(stream.value, ctypes.byref(graph)))
+        tarn.remember_graph(graph.value)
+        found = tarn.graph_check(graph.value, all=True)
+        assert (found.verdict, found.findings, found.nodes, found.remembered) == ("clean", [], 0, True)
+        tarn.errors.check(lib.tarn_host_graph_destroy(graph))
+    finally:
+        tarn.trace_stop()
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.graph_check(0)

@@ -10,6 +10,13 @@
 
 #include "driver/cuda/cuda_abi.h"
 
+typedef struct CUmod_st *cu_module;
+
+struct cu_host_node {
+    cu_host_function function;
+    void *argument;
+};
+
 #define SIM_CUDA_CALL_LIST(X)                                                                     \
     X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, false, (cu_device device))  \
     X(cuCtxGetDevice, 13000, cuCtxGetDevice_v2, false, (cu_device * device, cu_context context))  \
@@ -58,6 +65,40 @@
       (cu_stream stream, cu_capture_status * state))                                              \
     X(cuGraphNodeGetDependencies, 12030, cuGraphNodeGetDependencies_v2, false,                    \
       (cu_graph_node node, cu_graph_node * nodes, struct cu_edge * edges, size_t * count))        \
+    X(cuModuleLoadData, 2000, cuModuleLoadData, false, (cu_module * module, const void *image))   \
+    X(cuModuleGetFunction, 2000, cuModuleGetFunction, false,                                      \
+      (cu_function * function, cu_module module, const char *name))                               \
+    X(cuModuleUnload, 2000, cuModuleUnload, false, (cu_module module))                            \
+    X(cuLaunchKernel, 4000, cuLaunchKernel, false,                                                \
+      (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+       unsigned block_y, unsigned block_z, unsigned shared, cu_stream stream, void **parameters,  \
+       void **extra))                                                                             \
+    X(cuGraphCreate, 10000, cuGraphCreate, false, (cu_graph * graph, unsigned flags))             \
+    X(cuGraphAddKernelNode, 12000, cuGraphAddKernelNode_v2, false,                                \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       const struct cu_kernel_node *parameters))                                                  \
+    X(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode, false,                                   \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       const struct cu_copy_node *parameters, cu_context context))                                \
+    X(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode, false,                                   \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       const struct cu_set_node *parameters, cu_context context))                                 \
+    X(cuGraphAddHostNode, 10000, cuGraphAddHostNode, false,                                       \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       const struct cu_host_node *parameters))                                                    \
+    X(cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, false,                           \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       cu_graph child))                                                                           \
+    X(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode, false,                                     \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count))          \
+    X(cuGraphAddBatchMemOpNode, 11070, cuGraphAddBatchMemOpNode, false,                           \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       const struct cu_batch_node *parameters))                                                   \
+    X(cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode, false,                                 \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
+       cu_address address))                                                                       \
+    X(cuGraphKernelNodeSetAttribute, 11000, cuGraphKernelNodeSetAttribute, false,                 \
+      (cu_graph_node node, cu_node_attribute attribute, const union cu_attribute_value *value))   \
     X(cuStreamUpdateCaptureDependencies, 12030, cuStreamUpdateCaptureDependencies_v2, false,      \
       (cu_stream stream, cu_graph_node * nodes, const struct cu_edge *edges, size_t count,        \
        unsigned flags))

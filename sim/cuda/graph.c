@@ -194,16 +194,67 @@ cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes
 
 /* ---- Graphs ---- */
 
-static cu_result let_go(cu_graph graph)
+static bool is_last(cu_graph graph)
 {
     mutex_lock(&graphs_lock);
     bool last = --graph->holders == 0;
     mutex_unlock(&graphs_lock);
-    if (!last)
+    return last;
+}
+
+cu_result sim_graph_let_go(cu_graph graph)
+{
+    if (!is_last(graph))
         return CU_OK;
     cu_result code = sim_code(driver->graph_destroy(graph->device, graph->host));
     object_free(&graphs, graph);
     return code;
+}
+
+void sim_graph_let_go_at_end(cu_graph graph)
+{
+    if (!is_last(graph))
+        return;
+    sim_graph_unmake(graph->host);
+    object_free(&graphs, graph);
+}
+
+bool sim_graph_exists(cu_graph graph)
+{
+    mutex_lock(&graphs_lock);
+    bool exists = graph && graph->holders;
+    mutex_unlock(&graphs_lock);
+    return exists;
+}
+
+bool sim_graph_hold(cu_graph graph)
+{
+    mutex_lock(&graphs_lock);
+    bool live = graph && graph->live;
+    if (live)
+        graph->holders++;
+    mutex_unlock(&graphs_lock);
+    return live;
+}
+
+cu_result cuGraphCreate(cu_graph *graph, unsigned flags)
+{
+    int device;
+    driver_graph made;
+    cu_result code = sim_enter("cuGraphCreate", &device);
+    if (code)
+        return code;
+    struct CUgraph_st *result = graph && !flags ? object_alloc(&graphs) : NULL;
+    if (!result)
+        return graph && !flags ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE;
+    code = sim_graph_make(device, &made);
+    if (code) {
+        object_free(&graphs, result);
+        return code;
+    }
+    *result = (struct CUgraph_st){.live = true, .device = device, .holders = 1, .host = made};
+    *graph = result;
+    return CU_OK;
 }
 
 cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsigned long long flags)
@@ -217,12 +268,7 @@ cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsig
     struct CUgraphExec_st *result = object_alloc(&execs);
     if (!result)
         return CU_OUT_OF_MEMORY;
-    mutex_lock(&graphs_lock);
-    bool live = graph && graph->live;
-    if (live)
-        graph->holders++;
-    mutex_unlock(&graphs_lock);
-    if (!live) {
+    if (!sim_graph_hold(graph)) {
         object_free(&execs, result);
         return CU_INVALID_VALUE;
     }
@@ -262,7 +308,7 @@ cu_result cuGraphExecDestroy(cu_graph_exec exec)
     if (!exec || !exec->live)
         return CU_INVALID_VALUE;
     exec->live = false;
-    code = let_go(exec->graph);
+    code = sim_graph_let_go(exec->graph);
     object_free(&execs, exec);
     return code;
 }
@@ -274,7 +320,7 @@ static cu_result graph_end(cu_graph graph)
     if (live)
         graph->live = false;
     mutex_unlock(&graphs_lock);
-    return live ? let_go(graph) : CU_INVALID_VALUE;
+    return live ? sim_graph_let_go(graph) : CU_INVALID_VALUE;
 }
 
 cu_result cuGraphDestroy(cu_graph graph)

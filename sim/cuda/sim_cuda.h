@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The simulated libcuda.so.1: the public driver API, without kernels, on the host device. It serves
- * any program that opens or links it; libtarn need not be in the process. device.c has devices,
- * contexts and the way into a call; memory.c, stream.c, graph.c what they say; lookup.c
- * cuGetProcAddress.
+/* The simulated libcuda.so.1: the public driver API, with kernels that only graphs can have and
+ * that do nothing, on the host device. It serves any program that opens or links it; libtarn need
+ * not be in the process. device.c has devices, contexts and the way into a call; memory.c,
+ * stream.c, graph.c what they say; kernel.c modules and launches; nodes.c the nodes of graphs;
+ * lookup.c cuGetProcAddress.
  *
  * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of
  * the process on (4), without a context (201), on the legacy stream while a blocking stream
@@ -78,6 +79,23 @@ cu_result sim_lost(int device);
 cu_result sim_code(tarn_status status);
 
 cu_context sim_context(int device);
+
+/* A graph that its caller or what runs it holds; one more holder of a graph that its caller has;
+ * and one less. An empty graph of the host device. */
+bool sim_graph_exists(cu_graph graph);
+bool sim_graph_hold(cu_graph graph);
+cu_result sim_graph_let_go(cu_graph graph);
+void sim_graph_let_go_at_end(cu_graph graph); /* while the end of another one is told */
+cu_result sim_graph_make(int device, driver_graph *made);
+/* Its end, without telling who holds it: whoever tells the end of another one does. */
+void sim_graph_unmake(driver_graph graph);
+
+/* Whether a module has the function; the size and the offset of one of its parameters, 0 behind the
+ * last. */
+bool sim_function_exists(cu_function function);
+size_t sim_function_parameter(cu_function function, size_t index, size_t *offset);
+/* A node of a graph is a kernel's, with these parameters, which are copied. */
+cu_result sim_node_is_kernel(int device, driver_node node, const struct cu_kernel_node *given);
 
 /* An address that was a block of a pool's, perhaps, is freed. */
 void sim_pool_forget(cu_address address);

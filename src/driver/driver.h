@@ -219,6 +219,58 @@ struct driver_identity {
     char pci[24]; /* "0000:1b:00.0" */
 };
 
+/* Eight bytes of what a node of a graph was given. */
+struct driver_word {
+    uint64_t value;
+    enum {
+        WORD_IS_ADDRESS, /* the node reads or writes there */
+        WORD_IS_WHOLE,   /* a parameter of a kernel of that size */
+        WORD_IS_FIELD    /* a part of a larger one, at a multiple of 8 */
+    } kind;
+    enum driver_node_kind {
+        DRIVER_NODE_KERNEL,
+        DRIVER_NODE_COPY,
+        DRIVER_NODE_SET,
+        DRIVER_NODE_FREE,
+        DRIVER_NODE_BATCH
+    } of;
+    driver_node node;
+    size_t number;      /* of the node, in the order of the walk, an embedded graph's among them */
+    unsigned depth;     /* graphs that the node's graph is embedded in */
+    const char *kernel; /* its name; "" where there is none. Valid as long as its module */
+    unsigned parameter; /* its index; of a copy 0 is the target, 1 the source; of a batch the
+                           operation's */
+    size_t offset;      /* in the parameter */
+    size_t size;        /* bytes: of the parameter; of an address, those used from there on, 0 where
+                           that is not known */
+};
+
+/* Nodes that may hold addresses which nobody can look at. */
+enum driver_unseen {
+    UNSEEN_HOST,        /* functions of the host */
+    UNSEEN_KERNEL,      /* kernels whose layout or parameters the driver does not tell */
+    UNSEEN_UPDATABLE,   /* kernels whose parameters the device may change */
+    UNSEEN_CONDITIONAL, /* the bodies of conditional nodes */
+    UNSEEN_OTHER, /* semaphores, unknown kinds, what the driver failed to tell, graphs embedded
+                           too deep */
+    DRIVER_UNSEEN
+};
+
+struct driver_walk {
+    /* Called for each word that may be an address of this process, in the order of nodes; false
+     * ends the walk with TARN_ERROR_OUT_OF_HOST_MEMORY. */
+    bool (*word)(const struct driver_word *word, void *user);
+    void *user;
+    size_t nodes; /* results */
+    size_t unseen[DRIVER_UNSEEN];
+};
+
+/* Whether a word is worth a look: no address is above 2^48, or in the first page. */
+static inline bool driver_word_may_be_address(uint64_t value)
+{
+    return value >= 4096 && value >> 48 == 0;
+}
+
 struct driver {
     const char *name;
     /* The vendor's constants among the values of driver_stream: the legacy stream beside NULL, and
@@ -244,6 +296,9 @@ struct driver {
     size_t (*processes)(int device, struct driver_process *list, size_t room);
     /* Optional: fills in what is known of a device. Makes no context and touches no last error. */
     void (*identity)(int device, struct driver_identity *identity);
+    /* Optional: looks at what the nodes of a graph, and of those embedded in it, were given. Nobody
+     * changes the graph meanwhile. */
+    tarn_status (*graph_walk)(int device, driver_graph graph, struct driver_walk *walk);
     /* Optional, NULL where events can only be asked one by one: waits until one of these events, of
      * any devices, has ended; which one is in `ended`. */
     tarn_status (*event_wait_any)(const driver_event *events, size_t count, size_t *ended);

@@ -334,6 +334,9 @@ static void pools(void)
     OK(tarn_alloc_on(first_stream, MIB, &block));
     OK(tarn_free(block));
     OK(tarn_capture_end(first_stream, &graph));
+    FRAMED(tarn_graph_summary, summary);
+    OK(tarn_graph_remember(graph));
+    OK(tarn_graph_check(graph, NULL, NULL, NULL, &summary.value));
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pool_release(pool));
 }

@@ -100,7 +100,8 @@ static int no_gpu(const char *why)
 static void load_kernels(void)
 {
     cu_module module = NULL;
-    if (!gpu.cuModuleLoadData || !gpu.cuModuleGetFunction || !gpu.cuLaunchKernel)
+    if (gpu_is_simulated || !gpu.cuModuleLoadData || !gpu.cuModuleGetFunction ||
+        !gpu.cuLaunchKernel)
         return;
     cu_result code = gpu.cuModuleLoadData(&module, gpu_ptx);
     if (code == CU_NOT_SUPPORTED)

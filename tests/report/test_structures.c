@@ -23,7 +23,7 @@ static tarn_pool *pool;
 static tarn_library library;
 static tarn_share *share;
 static tarn_sleeper sleeper;
-static void *block;
+static void *block, *graph;
 
 static bool take(const void *data, size_t size, void *user)
 {
@@ -45,6 +45,11 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     if (!status)
         OK(tarn_pool_release(made));
     return status;
+}
+
+static tarn_status graph_summary_get(tarn_graph_summary *summary)
+{
+    return tarn_graph_check(graph, NULL, NULL, NULL, summary);
 }
 
 #define POOL(...) ((tarn_pool_options){.size = sizeof(tarn_pool_options), __VA_ARGS__})
@@ -69,6 +74,8 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it)) \
     X(allocator, tarn_pool_allocator, true, of_a_new_pool(&POOL(.allocator = it))) \
     X(stream, tarn_stream_info, false, tarn_stream_info_get(TARN_STREAM_LEGACY, it)) \
+    X(graph_options, tarn_graph_options, true, tarn_graph_check(graph, it, NULL, NULL, NULL)) \
+    X(graph_summary, tarn_graph_summary, true, graph_summary_get(it)) \
     X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it)) \
     X(sizes, tarn_segment_sizes, true, of_a_new_pool(&POOL(.sizes = it))) \
     X(pool, tarn_pool_options, true, of_a_new_pool(it)) \
@@ -257,5 +264,8 @@ int main(void)
     OK(tarn_sleeper_add(&sleeps_well, &sleeper));
     OK(tarn_library_find("cublas", &library));
     CHECK((block = tarn_malloc(100)));
+    tarn_stream stream = lease(0);
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    OK(tarn_capture_end(stream, &graph));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,6 +315,8 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))         \
     REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                            \
     REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                               \
+    REFUSED(tarn_graph_check, (world.graph, NULL, NULL, NULL, NULL))                           \
+    REFUSED(tarn_graph_remember, (world.graph))                                                \
     REFUSED(tarn_pool_hold, (world.pool))                                                      \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \

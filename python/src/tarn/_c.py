@@ -94,6 +94,36 @@ class tarn_capture_state(IntEnum):
     TARN_CAPTURE_INVALIDATED = 2
 
 
+class tarn_graph_state(IntEnum):
+    TARN_GRAPH_LIVE = 0
+    TARN_GRAPH_HELD = 1
+    TARN_GRAPH_FREE = 2
+    TARN_GRAPH_OTHERS = 3
+    TARN_GRAPH_CHANGED = 4
+    TARN_GRAPH_UNMAPPED = 5
+
+
+class tarn_graph_certainty(IntEnum):
+    TARN_GRAPH_NO_FINDING = 0
+    TARN_GRAPH_PERHAPS = 1
+    TARN_GRAPH_LIKELY = 2
+    TARN_GRAPH_CERTAIN = 3
+
+
+class tarn_graph_node_kind(IntEnum):
+    TARN_GRAPH_KERNEL = 0
+    TARN_GRAPH_COPY = 1
+    TARN_GRAPH_FILL = 2
+    TARN_GRAPH_RELEASE = 3
+    TARN_GRAPH_BATCH = 4
+
+
+class tarn_graph_verdict(IntEnum):
+    TARN_GRAPH_CLEAN = 0
+    TARN_GRAPH_UNKNOWN = 1
+    TARN_GRAPH_SUSPICIOUS = 2
+
+
 class tarn_segments(IntEnum):
     TARN_SEGMENTS_DEFAULT = 0
     TARN_SEGMENTS_VIRTUAL = 1
@@ -299,6 +329,52 @@ class tarn_block_info(Structure):
         ("tag", c_uint16),
         ("pool", tarn_pool_id),
         ("imported", c_bool),
+    ]
+
+class tarn_graph_reference(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("state", c_int),
+        ("certainty", c_int),
+        ("node", c_size_t),
+        ("depth", c_uint),
+        ("kind", c_int),
+        ("native", c_void_p),
+        ("kernel", c_char_p),
+        ("parameter", c_uint),
+        ("offset", c_size_t),
+        ("parameter_bytes", c_size_t),
+        ("address", c_void_p),
+        ("block", c_void_p),
+        ("requested", c_size_t),
+        ("tag", c_uint16),
+        ("device", c_int),
+        ("pool", tarn_pool_id),
+    ]
+
+class tarn_graph_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("all", c_bool),
+    ]
+
+class tarn_graph_summary(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("verdict", c_int),
+        ("remembered", c_bool),
+        ("nodes", c_size_t),
+        ("references", c_size_t),
+        ("certain", c_size_t),
+        ("likely", c_size_t),
+        ("perhaps", c_size_t),
+        ("unproven", c_size_t),
+        ("unseen", c_size_t),
+        ("unseen_host", c_size_t),
+        ("unseen_kernels", c_size_t),
+        ("unseen_updatable", c_size_t),
+        ("unseen_conditional", c_size_t),
+        ("unseen_other", c_size_t),
     ]
 
 class tarn_mapping(Structure):
@@ -761,6 +837,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_caching_set": (c_int, [c_bool, POINTER(c_bool)], "caches previous"),
     "tarn_device_limit_set": (c_int, [c_int, c_size_t], "device bytes"),
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
+    "tarn_graph_check": (c_int, [c_void_p, POINTER(tarn_graph_options), CFUNCTYPE(None, POINTER(tarn_graph_reference), c_void_p), c_void_p, POINTER(tarn_graph_summary)], "graph options found user summary"),
+    "tarn_graph_remember": (c_int, [c_void_p], "graph"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),

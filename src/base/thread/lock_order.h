@@ -99,10 +99,13 @@
     X(OBSERVERS, "observers_lock (observe.c)", "the list of observers, which are told without it") \
     X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                 \
     X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                       \
+    X(GRAPH_HOLDS, "holds_lock (memory/pool/graph.c)", "which graphs hold which pools")            \
+    X(REMEMBERED, "remembered_lock (report/graph.c)", "what is remembered of graphs")              \
     X(PLACES, "places_lock (place.c)", "the numbers of pools and their streams, in the trace")     \
     X(INTERN, "a table of numbers' lock (intern.h)",                                               \
       "what gets a number, which is looked up without it")                                         \
     X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                          \
+    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of graphs: simulated libcuda")    \
     X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
       "of a simulated driver: which graphs live, and who holds them")                              \
     X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")       \

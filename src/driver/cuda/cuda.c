@@ -777,5 +777,6 @@ const struct driver driver_cuda = {
 #undef X
         .processes = cuda_processes,
     .identity = cuda_identity,
+    .graph_walk = cuda_graph_walk,
     .finish = cuda_finish,
 };

@@ -3,7 +3,8 @@
 
 /* What the files of the CUDA driver share. cuda_load.c finds libcuda and its entry points, knows
  * the devices and turns codes into statuses; cuda_enter.c is the way into a call; cuda.c has
- * devices, memory, streams and events; cuda_graph.c captures and graphs. */
+ * devices, memory, streams and events; cuda_graph.c captures and graphs; cuda_walk.c the
+ * nodes of a graph. */
 #ifndef TARN_DRIVER_CUDA_H
 #define TARN_DRIVER_CUDA_H
 
@@ -98,6 +99,10 @@ tarn_status cuda_context(int device, cu_context *context);
 
 /* Destroys what graph launches made. */
 void cuda_graphs_finish(void);
+
+/* ---- cuda_walk.c ---- */
+
+tarn_status cuda_graph_walk(int device, driver_graph graph, struct driver_walk *walk);
 
 #define X(call, parameters) tarn_status cuda_##call parameters;
 DRIVER_CALL_LIST(X)

@@ -22,6 +22,8 @@ typedef unsigned cu_handle_kind;
 typedef unsigned cu_capture_mode;
 typedef unsigned cu_capture_status;
 typedef unsigned cu_lookup_status;
+typedef unsigned cu_node_type;
+typedef unsigned cu_node_attribute;
 typedef struct CUctx_st *cu_context;
 typedef struct CUgreenCtx_st *cu_green_context;
 typedef struct CUstream_st *cu_stream;
@@ -31,6 +33,9 @@ typedef struct CUgraphNode_st *cu_graph_node;
 typedef struct CUgraphExec_st *cu_graph_exec;
 typedef struct CUuserObject_st *cu_user_object;
 typedef struct CUmemPoolHandle_st *cu_pool;
+typedef struct CUfunc_st *cu_function;
+typedef struct CUkern_st *cu_kernel;
+typedef struct CUarray_st *cu_array;
 typedef void (*cu_host_function)(void *);
 
 struct cu_uuid {
@@ -72,6 +77,67 @@ struct cu_pool_properties {
 struct cu_edge {
     unsigned char from_port, to_port, type;
     unsigned char reserved[5];
+};
+
+/* A kernel node: it has either `parameters`, a pointer to each, or `extra`, a list that ends with
+ * CU_PARAM_END and names one buffer of all. */
+struct cu_kernel_node {
+    cu_function function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    void **parameters, **extra;
+    cu_kernel kernel; /* where there is no function */
+    cu_context context;
+};
+
+struct cu_set_node {
+    cu_address to;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+};
+
+/* One side of a copy node. */
+struct cu_copy_side {
+    size_t x, y, z, level;
+    unsigned type; /* CU_MEMORY_* */
+    void *host;
+    cu_address device;
+    cu_array array;
+    void *reserved;
+    size_t pitch, height;
+};
+
+struct cu_copy_node {
+    struct cu_copy_side from, to;
+    size_t width, height, depth;
+};
+
+/* An operation of a batch: one that waits for a value, or writes one, has an address. */
+union cu_memory_operation {
+    unsigned operation; /* CU_OPERATION_* */
+    struct {
+        unsigned operation;
+        cu_address address;
+        uint64_t value;
+        unsigned flags;
+        cu_address alias;
+    } value;
+    uint64_t pad[6];
+};
+
+struct cu_batch_node {
+    cu_context context;
+    unsigned count;
+    union cu_memory_operation *operations;
+    unsigned flags;
+};
+
+union cu_attribute_value {
+    char pad[64];
+    struct {
+        int is;
+        void *node;
+    } updatable;
 };
 
 /* X(name, value, name in cuda.h) */
@@ -149,6 +215,32 @@ struct cu_edge {
     X(CU_HAS_POSIX_FD, 103, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)      \
     X(CU_HOST_NUMA_NODE, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                                   \
     X(CU_HAS_HOST_PIECES, 141, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) \
+    X(CU_NODE_KERNEL, 0, CU_GRAPH_NODE_TYPE_KERNEL)                                               \
+    X(CU_NODE_COPY, 1, CU_GRAPH_NODE_TYPE_MEMCPY)                                                 \
+    X(CU_NODE_SET, 2, CU_GRAPH_NODE_TYPE_MEMSET)                                                  \
+    X(CU_NODE_HOST, 3, CU_GRAPH_NODE_TYPE_HOST)                                                   \
+    X(CU_NODE_GRAPH, 4, CU_GRAPH_NODE_TYPE_GRAPH)                                                 \
+    X(CU_NODE_EMPTY, 5, CU_GRAPH_NODE_TYPE_EMPTY)                                                 \
+    X(CU_NODE_WAIT_EVENT, 6, CU_GRAPH_NODE_TYPE_WAIT_EVENT)                                       \
+    X(CU_NODE_RECORD_EVENT, 7, CU_GRAPH_NODE_TYPE_EVENT_RECORD)                                   \
+    X(CU_NODE_ALLOC, 10, CU_GRAPH_NODE_TYPE_MEM_ALLOC)                                            \
+    X(CU_NODE_FREE, 11, CU_GRAPH_NODE_TYPE_MEM_FREE)                                              \
+    X(CU_NODE_BATCH, 12, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)                                         \
+    X(CU_NODE_CONDITIONAL, 13, CU_GRAPH_NODE_TYPE_CONDITIONAL)                                    \
+    X(CU_NODE_UPDATABLE, 13, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)                    \
+    X(CU_MEMORY_HOST, 1, CU_MEMORYTYPE_HOST)                                                      \
+    X(CU_MEMORY_DEVICE, 2, CU_MEMORYTYPE_DEVICE)                                                  \
+    X(CU_MEMORY_ARRAY, 3, CU_MEMORYTYPE_ARRAY)                                                    \
+    X(CU_MEMORY_UNIFIED, 4, CU_MEMORYTYPE_UNIFIED)                                                \
+    X(CU_OPERATION_WAIT_32, 1, CU_STREAM_MEM_OP_WAIT_VALUE_32)                                    \
+    X(CU_OPERATION_WRITE_32, 2, CU_STREAM_MEM_OP_WRITE_VALUE_32)                                  \
+    X(CU_OPERATION_FLUSH, 3, CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)                                \
+    X(CU_OPERATION_WAIT_64, 4, CU_STREAM_MEM_OP_WAIT_VALUE_64)                                    \
+    X(CU_OPERATION_WRITE_64, 5, CU_STREAM_MEM_OP_WRITE_VALUE_64)                                  \
+    X(CU_OPERATION_BARRIER, 6, CU_STREAM_MEM_OP_BARRIER)                                          \
+    X(CU_PARAM_END, 0, CU_LAUNCH_PARAM_END_AS_INT)                                                \
+    X(CU_PARAM_BUFFER, 1, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)                                  \
+    X(CU_PARAM_SIZE, 2, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT)                                       \
     X(CU_LOOKUP_FOUND, 0, CU_GET_PROC_ADDRESS_SUCCESS)                                            \
     X(CU_LOOKUP_NO_SYMBOL, 1, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)                               \
     X(CU_LOOKUP_TOO_OLD, 2, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
@@ -269,6 +361,30 @@ enum cu_value {
       (cu_stream stream, cu_graph_node * nodes, size_t count, unsigned flags))                    \
     X(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies, false,                       \
       (cu_graph_node node, cu_graph_node * nodes, size_t * count))                                \
+    X(cuGraphGetNodes, 10000, cuGraphGetNodes, false,                                             \
+      (cu_graph graph, cu_graph_node * nodes, size_t * count))                                    \
+    X(cuGraphNodeGetType, 10000, cuGraphNodeGetType, false,                                       \
+      (cu_graph_node node, cu_node_type * type))                                                  \
+    X(cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, false,                    \
+      (cu_graph_node node, struct cu_kernel_node * parameters))                                   \
+    X(cuGraphKernelNodeGetAttribute, 11000, cuGraphKernelNodeGetAttribute, false,                 \
+      (cu_graph_node node, cu_node_attribute attribute, union cu_attribute_value * value))        \
+    X(cuGraphMemcpyNodeGetParams, 10000, cuGraphMemcpyNodeGetParams, false,                       \
+      (cu_graph_node node, struct cu_copy_node * parameters))                                     \
+    X(cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams, false,                       \
+      (cu_graph_node node, struct cu_set_node * parameters))                                      \
+    X(cuGraphBatchMemOpNodeGetParams, 11070, cuGraphBatchMemOpNodeGetParams, false,               \
+      (cu_graph_node node, struct cu_batch_node * parameters))                                    \
+    X(cuGraphMemFreeNodeGetParams, 11040, cuGraphMemFreeNodeGetParams, false,                     \
+      (cu_graph_node node, cu_address * address))                                                 \
+    X(cuGraphChildGraphNodeGetGraph, 10000, cuGraphChildGraphNodeGetGraph, false,                 \
+      (cu_graph_node node, cu_graph * graph))                                                     \
+    X(cuFuncGetParamInfo, 12040, cuFuncGetParamInfo, false,                                       \
+      (cu_function function, size_t index, size_t * offset, size_t * size))                       \
+    X(cuKernelGetParamInfo, 12040, cuKernelGetParamInfo, false,                                   \
+      (cu_kernel kernel, size_t index, size_t * offset, size_t * size))                           \
+    X(cuFuncGetName, 12030, cuFuncGetName, false, (const char **name, cu_function function))      \
+    X(cuKernelGetName, 12030, cuKernelGetName, false, (const char **name, cu_kernel kernel))      \
     X(cuGraphInstantiate, 11000, cuGraphInstantiate_v2, false,                                    \
       (cu_graph_exec * exec, cu_graph graph, cu_graph_node * failed, char *text, size_t size))    \
     X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, false,                     \

@@ -369,6 +369,7 @@ void host_owner_clear(int device, uintptr_t address, size_t size);
 #define X(call, parameters) tarn_status host_##call parameters;
 DRIVER_CALL_LIST(X)
 #undef X
+tarn_status host_graph_walk(int device, driver_graph graph, struct driver_walk *walk);
 tarn_status host_event_wait_any(const driver_event *events, size_t count, size_t *ended);
 
 #endif

@@ -305,6 +305,15 @@ static tarn_status find_graph(const char *call, driver_graph handle, struct host
     return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not a graph", call, handle);
 }
 
+bool host_graph_exists(driver_graph handle)
+{
+    struct host_graph *graph = handle;
+    host_streams_lock();
+    bool exists = object_is_live(&graph_objects, handle) && graph->live;
+    host_streams_unlock();
+    return exists;
+}
+
 /* What the nodes read and write must still be there. Without a lock: the graph does not change. */
 static tarn_status check_memory(const struct host_graph *graph)
 {

@@ -139,6 +139,8 @@ bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream
  * of `op`. */
 tarn_status host_graph_add_locked(const char *call, struct host_graph *graph,
                                   struct host_stream *stream, const struct host_op *op);
+/* Whether it is a graph. */
+bool host_graph_exists(driver_graph graph);
 /* A node of the graph. */
 bool host_graph_has_locked(const struct host_graph *graph, driver_node node);
 /* Whether the nodes `from`, or nodes that they wait for, include all of `others`. */

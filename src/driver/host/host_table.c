@@ -76,6 +76,7 @@ const struct driver driver_host = {
     .checking = host_checking,
     .check = host_check,
     .identity = host_identity,
+    .graph_walk = host_graph_walk,
     .finish = host_finish,
 };
 #if defined(__GNUC__)

@@ -110,7 +110,6 @@ struct pinned_keeper {
 
     /* Of a capture. */
     struct pinned_keeper *parent;    /* the pool's; NULL: it is a pool's */
-    void *owner;                     /* pinned_capture_owner() */
     atomic_uint lasts;               /* 1 until the graph has ended */
     struct pinned_keeper *next_over; /* then: of pinned.over */
 };

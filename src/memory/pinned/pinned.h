@@ -35,8 +35,7 @@ void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
 
 /* What keeps the blocks of one capture of a pool, until its graph has ended: other graphs may hold
  * the pool for longer. NULL without host memory: then the pool keeps them. */
-struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent, void *owner);
-void *pinned_capture_owner(const struct pinned_keeper *capture);
+struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent);
 /* The graph has ended. Takes no lock, and is the last use by its owner. */
 void pinned_capture_over(struct pinned_keeper *capture);
 /* The capture has ended, and nobody tells of its graph: what holds the pool decides. The last use

@@ -228,21 +228,15 @@ void pinned_captures_end_locked(const struct pinned_keeper *parent)
         }
 }
 
-struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent, void *owner)
+struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent)
 {
     struct pinned_keeper *created = object_alloc(&keeper_objects);
     if (!created)
         return NULL;
     created->parent = parent;
-    created->owner = owner;
     atomic_init(&created->lasts, 1);
     created->holds = &created->lasts;
     return created;
-}
-
-void *pinned_capture_owner(const struct pinned_keeper *capture)
-{
-    return capture->owner;
 }
 
 void pinned_capture_over(struct pinned_keeper *capture)

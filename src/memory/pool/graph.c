@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool. Owns nothing: the scope of a capture has the reference to
- * its pool. For a graph, the driver keeps the reference and reports when the graph has ended. */
+/* Captures and graphs that use a pool. Owns the list of which graph holds which pool. The scope of
+ * a capture has the reference to its pool. For a graph, the driver keeps the reference and reports
+ * when the graph has ended. */
 #include "memory/pool/graph.h"
+#include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/heap/heap.h"
@@ -11,18 +13,44 @@
 #include "memory/pool/pool.h"
 #include "memory/settings/hooks.h"
 
-/* Runs in a thread of the driver, so it makes no calls. */
+/* What a graph holds. Listed until the driver has said that the graph is gone; then whoever adds or
+ * looks takes it out. */
+struct graph_hold {
+    struct graph_hold *next; /* holds_lock */
+    driver_graph graph;
+    struct pool *pool;
+    uint64_t id[2]; /* of the pool */
+    int device;
+    struct pinned_keeper *pinned; /* of a capture that used pinned memory */
+    atomic_bool ended;
+};
+
+static mutex holds_lock = MUTEX_INITIALIZER(LOCK_GRAPH_HOLDS);
+static struct graph_hold *holds; /* holds_lock */
+static struct object_pool hold_objects = OBJECT_POOL(struct graph_hold);
+
+/* Runs in a thread of the driver, so it makes no calls and takes no lock. */
 static void graph_ended(void *argument)
 {
-    pool_hold_end(argument);
+    struct graph_hold *hold = argument;
+    struct pool *pool = hold->pool;
+    if (hold->pinned)
+        pinned_capture_over(hold->pinned);
+    atomic_store_explicit(&hold->ended, true, memory_order_release); /* it is another's from here */
+    pool_hold_end(pool);
 }
 
-/* The same for a graph of a capture that used pinned memory. */
-static void graph_with_pinned_ended(void *argument)
+static void sweep_locked(void)
 {
-    struct pool *pool = pinned_capture_owner(argument);
-    pinned_capture_over(argument);
-    pool_hold_end(pool);
+    for (struct graph_hold **place = &holds; *place;) {
+        struct graph_hold *hold = *place;
+        if (!atomic_load_explicit(&hold->ended, memory_order_acquire)) {
+            place = &hold->next;
+            continue;
+        }
+        *place = hold->next;
+        object_free(&hold_objects, hold);
+    }
 }
 
 /* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it;
@@ -30,9 +58,35 @@ static void graph_with_pinned_ended(void *argument)
 static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, int device,
                              driver_graph graph)
 {
-    tarn_status status = pinned ? driver->graph_hold(device, graph, graph_with_pinned_ended, pinned)
-                                : driver->graph_hold(device, graph, graph_ended, pool);
+    struct graph_hold *hold = object_alloc(&hold_objects);
+    if (!hold)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to note what a graph holds");
+    *hold = (struct graph_hold){.graph = graph,
+                                .pool = pool,
+                                .id = {pool->store.id[0], pool->store.id[1]},
+                                .device = pool->store.arena->device->number,
+                                .pinned = pinned};
+    mutex_lock(&holds_lock);
+    sweep_locked();
+    hold->next = holds;
+    holds = hold;
+    mutex_unlock(&holds_lock);
+    tarn_status status = driver->graph_hold(device, graph, graph_ended, hold);
+    if (status) /* it is not called */
+        atomic_store_explicit(&hold->ended, true, memory_order_release);
     return device_note(device_at(device), status);
+}
+
+bool graph_holds_pool(driver_graph graph, int device, const uint64_t id[2])
+{
+    bool found = false;
+    mutex_lock(&holds_lock);
+    sweep_locked();
+    for (const struct graph_hold *hold = holds; hold && !found; hold = hold->next)
+        found = hold->graph == graph && hold->device == device && hold->id[0] == id[0] &&
+                hold->id[1] == id[1];
+    mutex_unlock(&holds_lock);
+    return found;
 }
 
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)

@@ -16,4 +16,7 @@ tarn_status graph_capture_ended(struct stream *stream, driver_graph graph);
  * nothing has changed. */
 tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph);
 
+/* Whether a graph holds a pool of a device, as far as tarn knows. */
+bool graph_holds_pool(driver_graph graph, int device, const uint64_t id[2]);
+
 #endif

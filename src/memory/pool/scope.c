@@ -741,7 +741,7 @@ struct pinned_keeper *scope_pinned_keeper(struct stream *stream)
     mutex_lock(&scopes_lock);
     (void)capture_scope_locked(stream, &scope);
     if (scope && scope->pool && !scope->pinned)
-        scope->pinned = pinned_capture_create(all, scope->pool);
+        scope->pinned = pinned_capture_create(all);
     found = scope ? scope->pinned : NULL;
     if (found)
         pinned_keeper_retain(found);

@@ -269,6 +269,25 @@ static void fuzz_tarn_capture_end(void)
         slot_add(world.graphs, graph, 0);
 }
 
+static void on_reference(const tarn_graph_reference *reference, void *user)
+{
+    DEMAND(user == &world && reference->size == sizeof *reference && reference->kernel);
+}
+
+static void fuzz_tarn_graph_check(void)
+{
+    const tarn_graph_options options = {.size = sizeof options, .all = take() < 128};
+    tarn_graph_summary summary = {.size = take() < 248 ? sizeof summary : take()};
+    if (!tarn_graph_check(any_object(world.graphs), or_null((void *)(uintptr_t)&options),
+                          take() < 248 ? on_reference : NULL, &world, &summary))
+        DEMAND(summary.verdict != TARN_GRAPH_CLEAN || !(summary.unseen + summary.unproven));
+}
+
+static void fuzz_tarn_graph_remember(void)
+{
+    (void)tarn_graph_remember(any_object(world.graphs));
+}
+
 static void fuzz_tarn_capture_end_announced(void)
 {
     (void)tarn_capture_end_announced(any_stream(), any_object(world.graphs));
@@ -326,6 +345,8 @@ const struct api_call api_streams[] = {
     CALL(tarn_capture_begin),
     CALL(tarn_capture_announce),
     CALL(tarn_capture_end),
+    CALL(tarn_graph_check),
+    CALL(tarn_graph_remember),
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
     CALL(tarn_stream_find),

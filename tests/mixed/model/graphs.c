@@ -489,9 +489,22 @@ static void op_keep(void)
     }
 }
 
+/* What a check says follows from its numbers. */
+static void graph_look(void *graph)
+{
+    tarn_graph_summary summary = {.size = sizeof summary};
+    if (CHANCE(2))
+        (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_graph_remember, graph);
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_graph_check, graph, NULL, NULL, NULL, &summary))
+        SO(summary.verdict != TARN_GRAPH_CLEAN || !(summary.unseen + summary.unproven),
+           "a graph that was not seen is clean", "%zu nodes", summary.nodes);
+}
+
 static void op_destroy(void)
 {
     struct capture *capture = some_graph();
+    if (capture && CHANCE(2))
+        graph_look(capture->graph);
     if (capture)
         graph_destroy(capture);
 }

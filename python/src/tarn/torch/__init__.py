@@ -14,6 +14,7 @@ import sys
 import warnings
 from typing import Any, Dict, Iterable, List, Optional
 
+from .. import graphs as _graphs
 from .. import pools as _pools
 from .._library import lib as _lib
 from ..configuration import configure as _configure
@@ -170,6 +171,24 @@ def name_pool(pool: Any, name: Optional[str]) -> None:
     _set_pool_tag(_pools_of([pool])[0], name)
 
 
+def check_graph(graph: Any, *, all: bool = False) -> _graphs.GraphCheck:
+    """Looks for addresses of memory that a torch.cuda.CUDAGraph does not have: tarn.graph_check(). The graph must have been made with
+    `keep_graph=True`, in PyTorch from 2.8 on. remember_graph() before its inputs may go makes the answer certain."""
+    return _graphs.graph_check(_raw(graph), all=all)
+
+
+def remember_graph(graph: Any) -> None:
+    """Notes which blocks a torch.cuda.CUDAGraph refers to, at the end of its capture: tarn.remember_graph()."""
+    _graphs.remember_graph(_raw(graph))
+
+
+def _raw(graph: Any) -> int:
+    raw = getattr(graph, "raw_cuda_graph", None)
+    if raw is None:
+        raise RuntimeError("check_graph: this PyTorch does not show graphs; CUDAGraph.raw_cuda_graph() is in 2.8 and later")
+    return int(raw())
+
+
 def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iterable[str] = (),
           leave: Iterable[str] = ()) -> Optional[_Slept]:
     """Gives memory back to the devices. Addresses stay, and so do contents unless told otherwise; graphs stay too, and must not be launched
@@ -243,4 +262,4 @@ def limit(bytes: Optional[int] = None, *, device: Any = None) -> int:
     return _limit(bytes, device=_index(device))
 
 
-__all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "register", "registrable", "sleep", "tag", "wake"]
+__all__ = ["EnableError", "check_graph", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "register", "registrable", "remember_graph", "sleep", "tag", "wake"]

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Checks of captured graphs: does a graph use memory that was freed, or is somebody else's by now?
+ *
+ * A graph has the addresses of its capture. It keeps nothing alive except the pools that it holds
+ * (pool.h). If a block was freed after the capture, a launch reads and writes what another block
+ * may have by then, and nothing fails. tarn_graph_check() looks at what the nodes of a graph were
+ * given and finds the addresses that lie in tarn's memory. tarn_graph_remember(), called at the end
+ * of the capture, makes its answers certain: it notes which blocks the graph refers to.
+ *
+ * A kernel's parameters are numbers without a type. So a finding has a certainty, by these rules:
+ *   TARN_GRAPH_CERTAIN   a copy, a fill, a free or a batch uses free memory; or one that was
+ *                        remembered refers to a block that is gone, by a parameter of 8 bytes or
+ *                        by a field of a larger one that is the whole parameter of another node,
+ *                        and the value is the block's start
+ *   TARN_GRAPH_LIKELY    a parameter of 8 bytes lies in free memory; or inside a remembered block
+ *                        that is gone; or at its start, where that is also the end of another block
+ *                        that the node refers to
+ *   TARN_GRAPH_PERHAPS   anything else: a field of a structure, which may be padding or unused; or
+ *                        free memory of a pool that something else holds
+ * A parameter that the kernel does not use looks like one that it uses. Addresses that a kernel
+ * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
+ * are live blocks that may be others than at the capture. No graph with either is called clean.
+ *
+ * The functions are thread-safe, and allowed while a stream captures. The graph must exist, and
+ * nobody may change or destroy it during the call. Neither synchronises the device. Every function
+ * may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
+ * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and
+ * TARN_ERROR_NOT_SUPPORTED if the driver cannot list the nodes of a graph. */
+#ifndef TARN_GRAPH_H
+#define TARN_GRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/core.h>
+#include <tarn/memory.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What lies at an address that a graph has. */
+typedef enum tarn_graph_state {
+    TARN_GRAPH_LIVE,   /* a live block; unless the graph was remembered, perhaps another one than at
+                        the capture */
+    TARN_GRAPH_HELD,   /* memory of a pool that the graph holds: its own, live or not */
+    TARN_GRAPH_FREE,   /* free memory, or memory of a freed block that other streams still use */
+    TARN_GRAPH_OTHERS, /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
+    TARN_GRAPH_CHANGED, /* another block than the remembered one */
+    TARN_GRAPH_UNMAPPED /* addresses of tarn without memory: a launch fails */
+} tarn_graph_state;
+
+/* How certain it is that this is a fault. */
+typedef enum tarn_graph_certainty {
+    TARN_GRAPH_NO_FINDING, /* it is none */
+    TARN_GRAPH_PERHAPS,    /* the value may be something else than an address in use */
+    TARN_GRAPH_LIKELY,     /* it looks like one */
+    TARN_GRAPH_CERTAIN     /* a launch uses memory that is not the graph's */
+} tarn_graph_certainty;
+
+/* The kind of a node that has addresses. */
+typedef enum tarn_graph_node_kind {
+    TARN_GRAPH_KERNEL,  /* a kernel */
+    TARN_GRAPH_COPY,    /* a copy: parameter 0 is the target, 1 the source */
+    TARN_GRAPH_FILL,    /* a memset */
+    TARN_GRAPH_RELEASE, /* a free of the driver's pool */
+    TARN_GRAPH_BATCH    /* operations on words of memory: the parameter is the operation's number */
+} tarn_graph_node_kind;
+
+/* One address that a graph has in tarn's memory. Only tarn creates this structure, so fields may be
+ * added at its end. */
+typedef struct tarn_graph_reference {
+    size_t size;                    /* sizeof(tarn_graph_reference) in the library */
+    tarn_graph_state state;         /* what lies there */
+    tarn_graph_certainty certainty; /* that it is a fault */
+    size_t node;                    /* the number of the node, from 0, in the driver's order; the
+                                       nodes of an embedded graph follow the node that embeds it */
+    unsigned depth;                 /* in how many embedded graphs the node is; 0: in none */
+    tarn_graph_node_kind kind;      /* of the node */
+    void *native;                   /* the vendor's node */
+    const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
+                                       or it is unknown. Valid until the callback returns */
+    unsigned parameter;             /* its index */
+    size_t offset;                  /* bytes from the start of the parameter */
+    size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
+                                       bytes used from `address` on, 0 if unknown */
+    void *address;                  /* the value */
+    void *block;                    /* the block: the remembered one, or else the live one; NULL:
+                                       none is known */
+    size_t requested;               /* bytes of that block, as requested */
+    tarn_tag tag;                   /* of that block */
+    int device;                     /* of the memory; -1: not known */
+    tarn_pool_id pool;              /* of the memory */
+} tarn_graph_reference;
+
+/* What a check is to do. */
+typedef struct tarn_graph_options {
+    size_t size; /* sizeof(tarn_graph_options), set by the caller */
+    bool all;    /* the callback also gets references that are no findings */
+} tarn_graph_options;
+
+/* The verdict on a graph. */
+typedef enum tarn_graph_verdict {
+    TARN_GRAPH_CLEAN,     /* no finding, and nothing was left out: `unseen` and `unproven` are 0 */
+    TARN_GRAPH_UNKNOWN,   /* no finding, but not everything could be looked at or told apart */
+    TARN_GRAPH_SUSPICIOUS /* there are findings */
+} tarn_graph_verdict;
+
+/* What a check has found. */
+typedef struct tarn_graph_summary {
+    size_t size;                     /* sizeof(tarn_graph_summary), set by the caller */
+    tarn_graph_verdict verdict;      /* follows from the numbers below */
+    bool remembered;                 /* tarn_graph_remember() was called for the graph */
+    size_t nodes;                    /* all nodes, those of embedded graphs among them */
+    size_t references;               /* addresses in tarn's memory */
+    size_t certain, likely, perhaps; /* findings */
+    size_t unproven; /* addresses in live blocks that may be others than at the capture: the graph
+                        was not remembered, or no trace tells blocks of one place and size apart.
+                        Blocks of pools that the graph holds do not count */
+    size_t unseen;   /* the sum of the following, which were not looked at */
+    size_t unseen_host;        /* functions of the host */
+    size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */
+    size_t unseen_updatable;   /* kernels whose parameters the device may change */
+    size_t unseen_conditional; /* conditional nodes, whose bodies the driver does not show */
+    size_t unseen_other;       /* semaphores and other kinds; what the driver did not tell */
+} tarn_graph_summary;
+
+/* Checks a vendor's graph: a CUgraph, which is a cudaGraph_t, not an executable. `options` may be
+ * NULL. `found` is called for each finding in the order of nodes, and may be NULL. tarn holds no
+ * lock during the callback, which may call tarn, and must not throw. `summary` may be NULL. The
+ * memory is looked at as it is during the call: other threads that allocate and free meanwhile
+ * change the answer. Works for graphs of any origin.
+ *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL or, as far as the driver can tell, not a graph;
+ *                                 an unknown size */
+TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *options,
+                                      void (*found)(const tarn_graph_reference *reference,
+                                                    void *user),
+                                      void *user, tarn_graph_summary *summary);
+
+/* Remembers the blocks that a graph refers to now, until the graph and every executable made of it
+ * are destroyed. Call it when the capture has ended and its inputs still live. A second call
+ * replaces what was remembered; a change of the graph's nodes drops it. While tarn records a trace
+ * (trace.h), it also notes when each block was allocated: later a block of the same place and size
+ * is told from the remembered one.
+ *   TARN_ERROR_INVALID_ARGUMENT   as tarn_graph_check()
+ *   TARN_ERROR_NOT_SUPPORTED      also if the driver cannot report the end of a graph */
+TARN_API tarn_status tarn_graph_remember(void *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

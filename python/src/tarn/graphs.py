@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Checks of captured graphs: tarn/graph.h."""
+
+from ctypes import byref, sizeof
+from typing import Any, List, NamedTuple, Optional
+
+from . import _c
+from ._library import lib
+from .errors import Callbacks, check
+
+_STATES = ("live", "held", "free", "others", "changed", "unmapped")
+_CERTAINTIES = ("", "perhaps", "likely", "certain")
+_KINDS = ("kernel", "copy", "fill", "release", "batch")
+_VERDICTS = ("clean", "unknown", "suspicious")
+
+
+class GraphReference(NamedTuple):
+    """An address that a graph has in tarn's memory."""
+    certainty: str  #: that it is a fault: "certain", "likely", "perhaps", or "" where it is none
+    state: str  #: what lies there: "live", "held", "free", "others", "changed", "unmapped"
+    node: int  #: the number of the node
+    depth: int  #: in how many embedded graphs it is
+    kind: str  #: of the node: "kernel", "copy", "fill", "release", "batch"
+    kernel: str  #: the kernel's name, which may be mangled
+    parameter: int  #: its index
+    offset: int  #: bytes from the start of the parameter
+    address: int  #: the value
+    block: Optional[int]  #: where the block begins
+    requested: int  #: its bytes
+    tag: str  #: its tag
+
+
+class GraphCheck(NamedTuple):
+    """What a check of a graph has found."""
+    verdict: str  #: "clean", "unknown": not everything could be seen or told apart, "suspicious"
+    findings: List[GraphReference]  #: in the order of nodes; with `all` other references too
+    remembered: bool  #: remember_graph() was called for it
+    nodes: int  #: those of embedded graphs among them
+    references: int  #: addresses in tarn's memory
+    unproven: int  #: of these, in live blocks that may be others than at the capture
+    unseen: int  #: nodes and bodies that could not be looked at
+
+
+def _reference(found: Any) -> GraphReference:
+    return GraphReference(_CERTAINTIES[found.certainty], _STATES[found.state], found.node, found.depth, _KINDS[found.kind],
+                          (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
+                          found.requested, (lib.tarn_tag_text(found.tag) or b"").decode(errors="replace"))
+
+
+def graph_check(graph: int, *, all: bool = False) -> GraphCheck:
+    """Looks for addresses of memory that a graph does not have. `graph` is the vendor's handle, a cudaGraph_t as a number."""
+    findings: List[GraphReference] = []
+    options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), all=all)
+    summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
+    callbacks = Callbacks()
+    callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
+    callbacks.check(lib.tarn_graph_check(graph, byref(options), callback, None, byref(summary)))
+    return GraphCheck(_VERDICTS[summary.verdict], findings, summary.remembered, summary.nodes, summary.references, summary.unproven,
+                      summary.unseen)
+
+
+def remember_graph(graph: int) -> None:
+    """Notes which blocks a graph refers to, at the end of its capture: then graph_check() is certain of what is gone."""
+    check(lib.tarn_graph_remember(graph))

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The nodes of the simulated libcuda's graphs: what they are, what they were given, and graphs that
+ * are built node by node. A node is the host device's. What that does not know of it is in a table
+ * here, until the end of its graph. Kernel nodes and embedded graphs do nothing in a launch, nor do
+ * batches and frees; an embedded graph is the caller's own, held, and not a copy. */
+#include "base/pages.h"
+#include "base/thread/lock.h"
+#include "cuda/sim_cuda.h"
+#include "driver/host/host_stream.h"
+
+#include <string.h>
+
+#define BUCKETS 1024
+
+/* More about a node. The parameters of a kernel are copied into `packed`, at the offsets of its
+ * layout, to which `pointers` point, or `extra`. */
+struct more {
+    struct more *next; /* in its bucket, the newest first */
+    driver_node node;
+    cu_node_type type;
+    bool updatable;
+    union {
+        struct cu_kernel_node kernel;
+        struct cu_batch_node batch;
+        cu_graph child;
+        cu_address address;
+    };
+    void *packed; /* pages_alloc */
+    size_t packed_size, room;
+    void **pointers; /* pages_alloc */
+    size_t pointer_count;
+    void *extra[5];
+};
+
+static mutex nodes_lock = MUTEX_INITIALIZER(LOCK_SIM_NODES);
+static struct more *buckets[BUCKETS]; /* nodes_lock */
+static struct object_pool mores = OBJECT_POOL(struct more);
+
+static struct more **bucket_of(const void *node)
+{
+    return &buckets[((uintptr_t)node >> 6) % BUCKETS];
+}
+
+static struct more *find(cu_graph_node node)
+{
+    mutex_lock(&nodes_lock);
+    struct more *more = *bucket_of(node);
+    while (more && more->node != (driver_node)node)
+        more = more->next;
+    mutex_unlock(&nodes_lock);
+    return more;
+}
+
+static void more_free(struct more *more)
+{
+    pages_free(more->packed, more->room);
+    pages_free(more->pointers, more->pointer_count * sizeof *more->pointers);
+    object_free(&mores, more);
+}
+
+/* The graph of a node has ended. */
+static void node_ended(void *argument)
+{
+    struct more *more = argument;
+    mutex_lock(&nodes_lock);
+    struct more **place = bucket_of(more->node);
+    while (*place && *place != more)
+        place = &(*place)->next;
+    if (*place)
+        *place = more->next;
+    mutex_unlock(&nodes_lock);
+    if (more->type == CU_NODE_GRAPH)
+        sim_graph_let_go_at_end(more->child);
+    more_free(more);
+}
+
+/* Enters what is known of a node, or gives it up. */
+static cu_result enter(int device, driver_node node, struct more *more)
+{
+    more->node = node;
+    mutex_lock(&nodes_lock);
+    more->next = *bucket_of(node);
+    *bucket_of(node) = more;
+    mutex_unlock(&nodes_lock);
+    tarn_status status =
+        driver->graph_hold(device, ((struct host_node *)node)->graph, node_ended, more);
+    if (status)
+        node_ended(more);
+    return sim_code(status);
+}
+
+/* ---- Kernels ---- */
+
+static cu_function function_of(const struct cu_kernel_node *kernel)
+{
+    return kernel->function ? kernel->function : (cu_function)(void *)kernel->kernel;
+}
+
+/* The buffer and its size that `extra` names. */
+static bool read_extra(void **extra, const void **buffer, size_t *size)
+{
+    *buffer = NULL;
+    *size = 0;
+    for (; *extra != (void *)CU_PARAM_END; extra += 2) {
+        if (*extra == (void *)CU_PARAM_BUFFER)
+            *buffer = extra[1];
+        else if (*extra == (void *)CU_PARAM_SIZE)
+            *size = *(size_t *)extra[1];
+        else
+            return false;
+    }
+    return *buffer;
+}
+
+static size_t count_parameters(cu_function function, size_t *bytes)
+{
+    size_t count = 0, offset = 0, size;
+    for (*bytes = 0; (size = sim_function_parameter(function, count, &offset)); count++)
+        *bytes = offset + size;
+    return count;
+}
+
+/* Copies what a launch was given, as its caller's memory may go. */
+static bool keep_parameters(struct more *more, const struct cu_kernel_node *given)
+{
+    cu_function function = function_of(given);
+    const void *buffer = NULL;
+    size_t bytes = 0, offset = 0, size, count = count_parameters(function, &bytes);
+    if (given->parameters && given->extra)
+        return false;
+    if (given->extra && !read_extra(given->extra, &buffer, &bytes))
+        return false;
+    more->kernel = *given;
+    more->room = bytes ? bytes : 1;
+    more->packed = pages_alloc(more->room);
+    more->pointer_count = count ? count : 1;
+    more->pointers = pages_alloc(more->pointer_count * sizeof *more->pointers);
+    if (!more->packed || !more->pointers || (count && !given->parameters && !buffer))
+        return false;
+    if (buffer) {
+        memcpy(more->packed, buffer, bytes);
+        more->packed_size = bytes;
+        void *extra[] = {(void *)CU_PARAM_BUFFER, more->packed, (void *)CU_PARAM_SIZE,
+                         &more->packed_size, (void *)CU_PARAM_END};
+        memcpy(more->extra, extra, sizeof extra);
+        more->kernel.extra = more->extra;
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size = sim_function_parameter(function, i, &offset);
+        more->pointers[i] = (char *)more->packed + offset;
+        memcpy(more->pointers[i], given->parameters[i], size);
+    }
+    more->kernel.parameters = more->pointers;
+    return true;
+}
+
+cu_result sim_node_is_kernel(int device, driver_node node, const struct cu_kernel_node *given)
+{
+    struct more *more = object_alloc(&mores);
+    if (!more)
+        return CU_OUT_OF_MEMORY;
+    more->type = CU_NODE_KERNEL;
+    if (keep_parameters(more, given))
+        return enter(device, node, more);
+    more_free(more);
+    return CU_INVALID_VALUE;
+}
+
+/* ---- Building ---- */
+
+cu_result sim_graph_make(int number, driver_graph *made)
+{
+    unsigned branch = 0;
+    host_streams_lock();
+    struct host_graph *graph = host_graph_create_locked();
+    bool done = graph && host_graph_branch_locked(graph, &host.device[number].legacy, &branch);
+    if (graph && !done)
+        host_graph_destroy_locked(graph);
+    host_streams_unlock();
+    *made = graph;
+    return done ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+void sim_graph_unmake(driver_graph graph)
+{
+    host_streams_lock();
+    host_graph_destroy_locked(graph);
+    host_streams_unlock();
+}
+
+/* A node that waits for `before`, and does what `op` does. */
+static cu_result add_op(driver_graph handle, const cu_graph_node *before, size_t count,
+                        const struct host_op *op, cu_graph_node *node)
+{
+    struct host_graph *graph = handle;
+    struct host_stream place = {.branch = 0}; /* of which the last nodes alone are looked at */
+    cu_result code = CU_OK;
+    host_streams_lock();
+    for (size_t i = 0; i < count && !code; i++)
+        if (!host_graph_has_locked(graph, (driver_node)before[i]))
+            code = CU_INVALID_VALUE;
+    if (!code &&
+        (!host_nodes_reserve(&place.nodes, count ? (unsigned)count : 1) ||
+         !host_nodes_merge(&place.nodes, (const driver_node *)(const void *)before, count)))
+        code = CU_OUT_OF_MEMORY;
+    if (!code)
+        code = sim_code(host_graph_add_locked("graph_add", graph, &place, op));
+    if (!code)
+        *node = place.nodes.list[0];
+    host_nodes_free(&place.nodes);
+    host_streams_unlock();
+    return code;
+}
+
+static cu_result add(const char *call, cu_graph_node *node, cu_graph graph,
+                     const cu_graph_node *before, size_t count, const struct host_op *op)
+{
+    int device;
+    cu_result code = sim_enter(call, &device);
+    if (code)
+        return code;
+    if (!node || !sim_graph_exists(graph) || (count && !before))
+        return CU_INVALID_VALUE;
+    return add_op(graph->host, before, count, op, node);
+}
+
+static const struct host_op nothing = {.kind = HOST_OP_TIMED};
+
+/* A node that does nothing, of which `model` tells more. */
+static cu_result add_more(const char *call, cu_graph_node *node, cu_graph graph,
+                          const cu_graph_node *before, size_t count, const struct more *model)
+{
+    cu_result code = add(call, node, graph, before, count, &nothing);
+    struct more *more = code ? NULL : object_alloc(&mores);
+    if (!more)
+        return code ? code : CU_OUT_OF_MEMORY;
+    *more = *model;
+    return enter(graph->device, *node, more);
+}
+
+cu_result cuGraphAddKernelNode_v2(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                                  size_t count, const struct cu_kernel_node *parameters)
+{
+    if (!parameters || !sim_function_exists(function_of(parameters)))
+        return CU_INVALID_VALUE;
+    cu_result code = add("cuGraphAddKernelNode", node, graph, before, count, &nothing);
+    return code ? code : sim_node_is_kernel(graph->device, *node, parameters);
+}
+
+/* The first byte that a side of a copy is at. */
+static uintptr_t side_start(const struct cu_copy_side *side)
+{
+    uintptr_t start = side->type == CU_MEMORY_HOST ? (uintptr_t)side->host : side->device;
+    return start + side->x + side->pitch * (side->y + side->height * side->z);
+}
+
+/* Only a row is copied; what has several is told as it was given, and does nothing. */
+cu_result cuGraphAddMemcpyNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                               size_t count, const struct cu_copy_node *parameters,
+                               cu_context context)
+{
+    (void)context;
+    if (!parameters || !parameters->width || parameters->height > 1 || parameters->depth > 1 ||
+        parameters->from.type == CU_MEMORY_ARRAY || parameters->to.type == CU_MEMORY_ARRAY)
+        return CU_INVALID_VALUE;
+    const struct host_op op = {.kind = HOST_OP_COPY,
+                               .move = {.to = side_start(&parameters->to),
+                                        .from = side_start(&parameters->from),
+                                        .size = parameters->width}};
+    return add("cuGraphAddMemcpyNode", node, graph, before, count, &op);
+}
+
+cu_result cuGraphAddMemsetNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                               size_t count, const struct cu_set_node *parameters,
+                               cu_context context)
+{
+    (void)context;
+    if (!parameters || parameters->element != 1 || parameters->height != 1)
+        return CU_INVALID_VALUE;
+    const struct host_op op = {
+        .kind = HOST_OP_FILL,
+        .move = {.to = parameters->to, .size = parameters->width, .value = (int)parameters->value}};
+    return add("cuGraphAddMemsetNode", node, graph, before, count, &op);
+}
+
+cu_result cuGraphAddHostNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                             size_t count, const struct cu_host_node *parameters)
+{
+    if (!parameters || !parameters->function)
+        return CU_INVALID_VALUE;
+    const struct host_op op = {
+        .kind = HOST_OP_CALL,
+        .call = {.function = parameters->function, .argument = parameters->argument}};
+    return add("cuGraphAddHostNode", node, graph, before, count, &op);
+}
+
+cu_result cuGraphAddEmptyNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                              size_t count)
+{
+    return add("cuGraphAddEmptyNode", node, graph, before, count, &nothing);
+}
+
+cu_result cuGraphAddChildGraphNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                                   size_t count, cu_graph child)
+{
+    if (child == graph || !sim_graph_hold(child))
+        return CU_INVALID_VALUE;
+    const struct more model = {.type = CU_NODE_GRAPH, .child = child};
+    cu_result code = add_more("cuGraphAddChildGraphNode", node, graph, before, count, &model);
+    if (code)
+        (void)sim_graph_let_go(child);
+    return code;
+}
+
+cu_result cuGraphAddBatchMemOpNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                                   size_t count, const struct cu_batch_node *parameters)
+{
+    struct more model = {.type = CU_NODE_BATCH};
+    if (!parameters || !parameters->count || !parameters->operations)
+        return CU_INVALID_VALUE;
+    model.batch = *parameters;
+    model.room = model.packed_size = parameters->count * sizeof *parameters->operations;
+    model.packed = pages_alloc(model.room);
+    if (!model.packed)
+        return CU_OUT_OF_MEMORY;
+    memcpy(model.packed, parameters->operations, model.room);
+    model.batch.operations = model.packed;
+    cu_result code = add_more("cuGraphAddBatchMemOpNode", node, graph, before, count, &model);
+    if (code)
+        pages_free(model.packed, model.room);
+    return code;
+}
+
+cu_result cuGraphAddMemFreeNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                                size_t count, cu_address address)
+{
+    const struct more model = {.type = CU_NODE_FREE, .address = address};
+    return add_more("cuGraphAddMemFreeNode", node, graph, before, count, &model);
+}
+
+/* ---- Questions ---- */
+
+cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *count)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphGetNodes", &device);
+    if (code)
+        return code;
+    if (!sim_graph_exists(graph) || !count)
+        return CU_INVALID_VALUE;
+    const struct host_graph *made = graph->host;
+    size_t room = nodes ? *count : 0, found = 0;
+    host_streams_lock();
+    for (struct host_node *node = made->first; node; node = node->next, found++)
+        if (found < room)
+            nodes[found] = (cu_graph_node)(void *)node;
+    host_streams_unlock();
+    for (size_t i = found; i < room; i++)
+        nodes[i] = NULL;
+    *count = nodes && found > room ? room : found;
+    return CU_OK;
+}
+
+/* The way into a question about a node. */
+static cu_result look(const char *call, cu_graph_node node, struct more **more, struct host_op *op)
+{
+    int device;
+    cu_result code = sim_enter(call, &device);
+    const struct host_node *known = (const struct host_node *)(const void *)node;
+    if (code)
+        return code;
+    host_streams_lock();
+    bool live = known && known->live;
+    if (live)
+        *op = known->op;
+    host_streams_unlock();
+    *more = live ? find(node) : NULL;
+    return live ? CU_OK : CU_INVALID_VALUE;
+}
+
+static cu_node_type type_of(const struct more *more, const struct host_op *op)
+{
+    if (more)
+        return more->type;
+    return op->kind == HOST_OP_FILL   ? CU_NODE_SET
+           : op->kind == HOST_OP_COPY ? CU_NODE_COPY
+           : op->kind == HOST_OP_CALL ? CU_NODE_HOST
+                                      : CU_NODE_EMPTY;
+}
+
+static cu_result look_for(const char *call, cu_graph_node node, cu_node_type type,
+                          const void *result, struct more **more, struct host_op *op)
+{
+    cu_result code = look(call, node, more, op);
+    return !code && (!result || type_of(*more, op) != type) ? CU_INVALID_VALUE : code;
+}
+
+cu_result cuGraphNodeGetType(cu_graph_node node, cu_node_type *type)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code = look("cuGraphNodeGetType", node, &more, &op);
+    if (!code && !type)
+        code = CU_INVALID_VALUE;
+    if (!code)
+        *type = type_of(more, &op);
+    return code;
+}
+
+cu_result cuGraphKernelNodeGetParams_v2(cu_graph_node node, struct cu_kernel_node *parameters)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphKernelNodeGetParams", node, CU_NODE_KERNEL, parameters, &more, &op);
+    if (!code)
+        *parameters = more->kernel;
+    return code;
+}
+
+cu_result cuGraphKernelNodeGetAttribute(cu_graph_node node, cu_node_attribute attribute,
+                                        union cu_attribute_value *value)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphKernelNodeGetAttribute", node, CU_NODE_KERNEL, value, &more, &op);
+    if (!code && attribute != CU_NODE_UPDATABLE)
+        code = CU_INVALID_VALUE;
+    if (!code)
+        *value = (union cu_attribute_value){.updatable = {.is = more->updatable}};
+    return code;
+}
+
+cu_result cuGraphKernelNodeSetAttribute(cu_graph_node node, cu_node_attribute attribute,
+                                        const union cu_attribute_value *value)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphKernelNodeSetAttribute", node, CU_NODE_KERNEL, value, &more, &op);
+    if (!code && attribute != CU_NODE_UPDATABLE)
+        code = CU_INVALID_VALUE;
+    if (!code)
+        more->updatable = value->updatable.is;
+    return code;
+}
+
+cu_result cuGraphMemcpyNodeGetParams(cu_graph_node node, struct cu_copy_node *parameters)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphMemcpyNodeGetParams", node, CU_NODE_COPY, parameters, &more, &op);
+    if (!code)
+        *parameters = (struct cu_copy_node){
+            .from = {.type = CU_MEMORY_UNIFIED, .device = op.move.from},
+            .to = {.type = CU_MEMORY_UNIFIED, .device = op.move.to},
+            .width = op.move.size,
+            .height = 1,
+            .depth = 1,
+        };
+    return code;
+}
+
+cu_result cuGraphMemsetNodeGetParams(cu_graph_node node, struct cu_set_node *parameters)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphMemsetNodeGetParams", node, CU_NODE_SET, parameters, &more, &op);
+    if (!code)
+        *parameters = (struct cu_set_node){.to = op.move.to,
+                                           .value = (unsigned)op.move.value,
+                                           .element = 1,
+                                           .width = op.move.size,
+                                           .height = 1};
+    return code;
+}
+
+cu_result cuGraphBatchMemOpNodeGetParams(cu_graph_node node, struct cu_batch_node *parameters)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphBatchMemOpNodeGetParams", node, CU_NODE_BATCH, parameters, &more, &op);
+    if (!code)
+        *parameters = more->batch;
+    return code;
+}
+
+cu_result cuGraphMemFreeNodeGetParams(cu_graph_node node, cu_address *address)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphMemFreeNodeGetParams", node, CU_NODE_FREE, address, &more, &op);
+    if (!code)
+        *address = more->address;
+    return code;
+}
+
+cu_result cuGraphChildGraphNodeGetGraph(cu_graph_node node, cu_graph *graph)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphChildGraphNodeGetGraph", node, CU_NODE_GRAPH, graph, &more, &op);
+    if (!code)
+        *graph = more->child;
+    return code;
+}
