@@ -120,7 +120,7 @@ static const struct block_known *known_at(const struct remembered *before, uintp
 
 static bool is_of_tarn(const struct check *check, uintptr_t value)
 {
-    return arena_at(value) || segment_holds(value) || import_holds(value) ||
+    return arena_at(value) || segment_has(value) || import_has(value) ||
            known_at(check->before, value);
 }
 
@@ -311,7 +311,7 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
     if (live)
         name_block(reference, &now);
     reference->state = live                  ? TARN_GRAPH_LIVE
-                       : import_holds(value) ? TARN_GRAPH_LIVE
+                       : import_has(value) ? TARN_GRAPH_LIVE
                                              : state_of_free(check, reference);
     if (live && known && !is_same(known, &now))
         reference->state =
