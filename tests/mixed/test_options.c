@@ -101,6 +101,17 @@ static void sleeper_options(void)
     CHECK(strstr(tarn_last_error(), "no name"));
 }
 
+static void graph_options(void)
+{
+    const tarn_graph_options options = {.size = sizeof options};
+    tarn_stream stream = 0;
+    void *graph = NULL;
+    OK(tarn_stream_lease(0, 0, &stream));
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    OK(tarn_capture_end(stream, &graph));
+    OK(tarn_graph_check(graph, &options, NULL, NULL, NULL));
+}
+
 static void host_configuration(void)
 {
     const tarn_host_configuration configuration = {.size = sizeof configuration};
@@ -119,6 +130,7 @@ static const struct {
     {"tarn_live_options", live_options},         {"tarn_sleep_options", sleep_options},
     {"tarn_workspace_choice", workspace_choice}, {"tarn_observer_options", observer_options},
     {"tarn_sleeper_options", sleeper_options},   {"tarn_host_configuration", host_configuration},
+    {"tarn_graph_options", graph_options},
 };
 
 static void the_size_alone_is_enough(void **state)

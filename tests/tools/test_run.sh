@@ -369,4 +369,4 @@ END
 done
 command=(env -u LD_LIBRARY_PATH "$tarn" sim --device-memory 1G -- "$tarn" run)
 run 0 --pool "$work/churn" && lacks err 'EiB' && lacks err 'refused' # the driver's refusal, since there is no limit
-run 0 env TARN_DRIVER=cuda "$TARN_BUILD/tarn" info # tarn itself opens the driver by name, which is the shim
+run 0 env TARN_DRIVER=cuda "$TARN_BUILD/tarn" check # tarn itself opens the driver by name, which is the shim

@@ -27,7 +27,7 @@
 /* A heap moves memory within itself until it has moved this many times the memory that it gained in
  * other ways. After that it creates memory, unless no more can be created. So moving ends, however
  * long the program runs. */
-#define MOVED_MOST 12
+#define MOVED_MOST 3
 /* It moves memory only while more than this part of the device's reserved memory is free in the
  * heap: less is not worth the driver calls. */
 #define SLACK_PART 64

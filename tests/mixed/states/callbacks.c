@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/debug.h>
+#include <tarn/graph.h>
 #include <tarn/metrics.h>
 
 #include <cmocka.h>
@@ -255,6 +256,32 @@ static void in_memory_list(void)
     OK(tarn_memory_list(hear_segment, NULL));
 }
 
+static void hear_reference(const tarn_graph_reference *reference, void *user)
+{
+    (void)reference;
+    (void)user;
+    all_calls_here();
+}
+
+/* Of a graph that copies from one half of a block to the other. */
+static void in_graph_check(void)
+{
+    const tarn_graph_options options = {.size = sizeof options, .all = true};
+    uintptr_t block = (uintptr_t)alloc_on(world.stream, 1024);
+    tarn_stream stream = 0;
+    void *native = NULL, *graph = NULL;
+    OK(tarn_stream_lease(0, 0, &stream));
+    OK(tarn_stream_native_get(stream, &native));
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    CHECK(driver->copy(0, block, block + 512, 512, (driver_stream)native) == TARN_OK);
+    OK(tarn_capture_end(stream, &graph));
+    tarn_status status = tarn_graph_check(graph, &options, hear_reference, NULL, NULL);
+    if (status == TARN_ERROR_NOT_SUPPORTED) /* the driver shows no nodes: there is no callback */
+        all_calls_here();
+    else
+        OK(status);
+}
+
 static void hear_kind(const tarn_metadata_kind *kind, void *user)
 {
     (void)kind;
@@ -448,6 +475,7 @@ static const struct {
     {"debug.h:function", "a debug report", in_debug_report, -1},
     {"snapshot.h:each", "a list of memory", in_memory_list, -1},
     {"stats.h:each", "a list of metadata", in_metadata_list, -1},
+    {"graph.h:found", "a check of a graph", in_graph_check, -1},
     {"snapshot.h:write", "a snapshot's write", in_snapshot, -1},
     {"metrics.h:take", "the metrics' take", in_metrics, -1},
     {"handle.h:create", "a library's create", use_a_library, CREATE},
