@@ -226,7 +226,7 @@ cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
                          cu_stream stream, void **parameters, void **extra)
 {
     int device;
-    driver_stream host;
+    driver_stream host = NULL;
     struct driver_capture capture = {0};
     const struct cu_kernel_node node = {.function = function,
                                         .grid_x = grid_x,

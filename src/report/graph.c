@@ -310,9 +310,8 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
     bool live = live_at(check, value, &now);
     if (live)
         name_block(reference, &now);
-    reference->state = live                  ? TARN_GRAPH_LIVE
-                       : import_has(value) ? TARN_GRAPH_LIVE
-                                             : state_of_free(check, reference);
+    reference->state =
+        live || import_has(value) ? TARN_GRAPH_LIVE : state_of_free(check, reference);
     if (live && known && !is_same(known, &now))
         reference->state =
             graph_holds(check, now.device, now.pool) ? TARN_GRAPH_HELD : TARN_GRAPH_CHANGED;

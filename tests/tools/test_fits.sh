@@ -10,7 +10,8 @@ fail() { echo "$*" >&2; cat "$work/err" >&2; exit 1; }
 refuses() { # STATUS TEXT ARGUMENT...
     local status=0
     "$TARN_PROGRAM" report "${@:3}" >"$work/out" 2>"$work/err" || status=$?
-    [ "$status" = "$1" ] && grep -q "$2" "$work/err" || fail "status $status: ${*:3}"
+    [ "$status" = "$1" ] || fail "status $status: ${*:3}"
+    grep -q "$2" "$work/err" || fail "another error: ${*:3}"
 }
 
 refuses 2 'fits wants a size of 2 MiB' --fits 24 "$TARN_TEST_DATA/well.pickle"

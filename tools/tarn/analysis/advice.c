@@ -187,8 +187,8 @@ static bool say_category(struct advice *advice, const struct analysis *analysis,
             "weights. To reduce them, use a lower precision, shard them, or keep them on the host",
         [CATEGORY_GRADIENTS] = "gradients. To reduce them, shard them or use a lower precision",
         [CATEGORY_OPTIMIZER] = "the optimizer's state", /* which has advice of its own */
-        [CATEGORY_ACTIVATIONS] = "activations. To reduce them, use a smaller batch, shorter "
-                                 "sequences or torch.utils.checkpoint",
+        [CATEGORY_ACTIVATIONS] = ("activations. To reduce them, use a smaller batch, shorter "
+                                  "sequences or torch.utils.checkpoint"),
         [CATEGORY_CACHES] =
             "caches. To reduce them, keep fewer or shorter sequences at once, or set a bound",
     };

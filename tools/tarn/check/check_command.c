@@ -5,6 +5,7 @@
 #include "check.h"
 #include "command.h"
 #include "json_print.h"
+#include "plain_output.h"
 
 #include <pwd.h>
 #include <stdlib.h>
@@ -60,8 +61,10 @@ static const char *text_of(const json_t *object, const char *key)
 
 static void show(const char *name)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K%s%s", name, *name ? " ..." : "");
+    if (!plain_output_moves())
+        return;
+    plain_output_move("\r\033[K");
+    fprintf(stderr, "%s%s", name, *name ? " ..." : "");
 }
 
 /* Runs one contract and adds it to the list. */
@@ -93,27 +96,29 @@ static bool add(json_t *list, struct progress *progress, const char *name, const
 static bool run_contracts(json_t *report, struct progress *progress)
 {
     json_t *list = json_array();
-    const json_t *library = NULL;
-    size_t index = 0;
+    const json_t *libraries = json_object_get(report, "libraries");
     bool done = list != NULL;
     for (const struct contract *at = contracts; at->name && done; at++)
         done = add(list, progress, at->name, at->promise, contract_run, at, at->limit, at->remedy);
-    json_array_foreach(json_object_get(report, "libraries"), index,
-                       library) if (done && json_is_true(json_object_get(library, "usable"))) done =
-        add(list, progress, text_of(library, "name"), "a handle for a stream", contract_library,
-            text_of(library, "name"), LIBRARY_SECONDS,
-            "use the version of the library that belongs to the driver, and see that "
-            "the device has memory left");
+    for (size_t i = 0; i < json_array_size(libraries) && done; i++) {
+        const json_t *library = json_array_get(libraries, i);
+        const char *name = text_of(library, "name");
+        if (json_is_true(json_object_get(library, "usable")))
+            done = add(list, progress, name, "a handle for a stream", contract_library, name,
+                       LIBRARY_SECONDS,
+                       "use the version of the library that belongs to the driver, and see that "
+                       "the device has memory left");
+    }
     show("");
     return json_object_set_new(report, "contracts", list) == 0 && done;
 }
 
 static bool any_device(const json_t *report)
 {
-    const json_t *device = NULL;
-    size_t index = 0;
-    json_array_foreach(json_object_get(report, "devices"), index,
-                       device) if (json_is_true(json_object_get(device, "works"))) return true;
+    const json_t *devices = json_object_get(report, "devices");
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        if (json_is_true(json_object_get(json_array_get(devices, i), "works")))
+            return true;
     return false;
 }
 

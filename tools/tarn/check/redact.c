@@ -26,13 +26,10 @@ static char *replace(char *text, const char *found, const char *with, bool word)
             at++;
             continue;
         }
-        size_t rest = strlen(text + at + length) + 1, put = strlen(with);
-        char *next = malloc(at + put + rest);
-        if (next) {
-            memcpy(next, text, at);
-            memcpy(next + at, with, put);
-            memcpy(next + at + put, text + at + length, rest);
-        }
+        size_t put = strlen(with), size = at + put + strlen(text + at + length) + 1;
+        char *next = malloc(size);
+        if (next)
+            snprintf(next, size, "%.*s%s%s", (int)at, text, with, text + at + length);
         free(text);
         if (!next)
             return NULL;
@@ -90,24 +87,18 @@ static json_t *redacted(const char *old, const struct secrets *secrets)
 
 void redact(json_t *value, const struct secrets *secrets)
 {
-    const char *key = NULL;
-    json_t *inner = NULL;
-    size_t index = 0;
-    if (json_is_object(value)) {
-        json_object_foreach(value, key, inner)
-        {
-            if (json_is_string(inner))
-                json_object_set_new(value, key, redacted(json_string_value(inner), secrets));
-            else
-                redact(inner, secrets);
-        }
-    } else if (json_is_array(value)) {
-        json_array_foreach(value, index, inner)
-        {
-            if (json_is_string(inner))
-                json_array_set_new(value, index, redacted(json_string_value(inner), secrets));
-            else
-                redact(inner, secrets);
-        }
+    for (void *at = json_object_iter(value); at; at = json_object_iter_next(value, at)) {
+        json_t *inner = json_object_iter_value(at);
+        if (json_is_string(inner))
+            json_object_iter_set_new(value, at, redacted(json_string_value(inner), secrets));
+        else
+            redact(inner, secrets);
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        json_t *inner = json_array_get(value, i);
+        if (json_is_string(inner))
+            json_array_set_new(value, i, redacted(json_string_value(inner), secrets));
+        else
+            redact(inner, secrets);
     }
 }

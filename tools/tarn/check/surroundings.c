@@ -102,12 +102,11 @@ static int on_bus(const char *root, const char *vendor)
     return count;
 }
 
-static json_t *limit_of(int which)
+/* `failed`: what getrlimit() gave for it. */
+static json_t *limit_of(int failed, const struct rlimit *limit)
 {
-    struct rlimit limit;
-    if (getrlimit(which, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return json_null();
-    return json_integer((json_int_t)limit.rlim_cur);
+    return failed || limit->rlim_cur == RLIM_INFINITY ? json_null()
+                                                      : json_integer((json_int_t)limit->rlim_cur);
 }
 
 static const char *system_name(const char *root, char *name, size_t size)
@@ -132,20 +131,21 @@ json_t *surroundings(const char *root)
     (void)uname(&kernel);
     line_of(root, "/sys/module/nvidia/version", nvidia, sizeof nvidia);
     line_of(root, "/proc/sys/vm/max_map_count", maps, sizeof maps);
+    struct rlimit locked, files;
     return json_pack(
-        "{s:o, s:s, s:s, s:i, s:o, s:b, s:b, s:b, s:I, s:o, s:o, s:I, s:s, s:i, s:i, s:b, s:b, "
+        "{s:o, s:s, s:s, s:i, s:o, s:b, s:b, s:I, s:o, s:o, s:I, s:s, s:i, s:i, s:b, s:b, "
         "s:b, s:b}",
         "system", check_json_text(system_name(root, name, sizeof name)), "kernel", kernel.release,
         "processor", kernel.machine, "processors", (int)sysconf(_SC_NPROCESSORS_ONLN), "container",
         *container ? json_string(container) : json_null(), "wsl2", is_there(root, "/dev/dxg"),
-        "mps", (pipe && *pipe) || is_there(root, "/tmp/nvidia-mps/control"), "mig",
-        is_there(root, "/dev/nvidia-caps/nvidia-cap2"), "group_memory",
-        (json_int_t)group_memory(root), "locked_memory", limit_of(RLIMIT_MEMLOCK), "files",
-        limit_of(RLIMIT_NOFILE), "mappings", (json_int_t)strtoll(maps, NULL, 10), "kernel_driver",
-        nvidia, "nvidia_on_bus", on_bus(root, "0x10de"), "amd_on_bus", on_bus(root, "0x1002"),
-        "nvidia_file", is_there(root, "/dev/nvidiactl"), "nvidia_allowed",
-        may_open(root, "/dev/nvidiactl"), "amd_file", is_there(root, "/dev/kfd"), "amd_allowed",
-        may_open(root, "/dev/kfd"));
+        "mps", (pipe && *pipe) || is_there(root, "/tmp/nvidia-mps/control"), "group_memory",
+        (json_int_t)group_memory(root), "locked_memory",
+        limit_of(getrlimit(RLIMIT_MEMLOCK, &locked), &locked), "files",
+        limit_of(getrlimit(RLIMIT_NOFILE, &files), &files), "mappings",
+        (json_int_t)strtoll(maps, NULL, 10), "kernel_driver", nvidia, "nvidia_on_bus",
+        on_bus(root, "0x10de"), "amd_on_bus", on_bus(root, "0x1002"), "nvidia_file",
+        is_there(root, "/dev/nvidiactl"), "nvidia_allowed", may_open(root, "/dev/nvidiactl"),
+        "amd_file", is_there(root, "/dev/kfd"), "amd_allowed", may_open(root, "/dev/kfd"));
 }
 
 static bool is_true(const json_t *found, const char *key)

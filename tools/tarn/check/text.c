@@ -43,8 +43,7 @@ static void machine(const json_t *at, FILE *out)
     limit(at, "group_memory", "memory of the control group", true, out);
     fprintf(out, "%s%s", *text_of(at, "container") ? "; container " : "; no container",
             text_of(at, "container"));
-    fprintf(out, "%s%s%s", is_true(at, "wsl2") ? "; WSL2" : "", is_true(at, "mig") ? "; MIG" : "",
-            is_true(at, "mps") ? "; MPS" : "");
+    fprintf(out, "%s%s", is_true(at, "wsl2") ? "; WSL2" : "", is_true(at, "mps") ? "; MPS" : "");
     if (*text_of(at, "kernel_driver"))
         fprintf(out, "; kernel driver %s", text_of(at, "kernel_driver"));
     fputc('\n', out);
@@ -74,14 +73,16 @@ static void device(const json_t *at, FILE *out)
 static void libraries(const json_t *all, FILE *out)
 {
     const char *before = "libraries missing: ";
-    const json_t *at = NULL;
-    size_t index = 0;
-    json_array_foreach(all, index, at) if (is_true(at, "found")) fprintf(
-        out, "library %s %s%s%s: %s%s\n", text_of(at, "name"), text_of(at, "version"),
-        *text_of(at, "version") ? " " : "", is_true(at, "usable") ? "usable" : "for another driver",
-        text_of(at, "path"), is_true(at, "checked") ? "" : " (unchecked)");
-    json_array_foreach(all, index, at)
-    {
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *at = json_array_get(all, i);
+        if (is_true(at, "found"))
+            fprintf(out, "library %s %s%s%s: %s%s\n", text_of(at, "name"), text_of(at, "version"),
+                    *text_of(at, "version") ? " " : "",
+                    is_true(at, "usable") ? "usable" : "for another driver", text_of(at, "path"),
+                    is_true(at, "checked") ? "" : " (unchecked)");
+    }
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *at = json_array_get(all, i);
         if (!is_true(at, "found")) {
             fprintf(out, "%s%s", before, text_of(at, "name"));
             before = ", ";
@@ -93,30 +94,32 @@ static void libraries(const json_t *all, FILE *out)
 
 static void settings(const json_t *at, FILE *out)
 {
-    const json_t *note = NULL;
-    size_t index = 0;
+    const json_t *notes = json_object_get(at, "without_effect");
     if (*text_of(at, "error"))
         fprintf(out, "no settings: %s\n", text_of(at, "error"));
     else
         fprintf(out, "settings %s\n", text_of(at, "text"));
-    json_array_foreach(json_object_get(at, "without_effect"), index, note)
-        fprintf(out, "  without effect: %s\n", json_string_value(note));
+    for (size_t i = 0; i < json_array_size(notes); i++)
+        fprintf(out, "  without effect: %s\n", json_string_value(json_array_get(notes, i)));
 }
 
 bool check_text(const json_t *report, FILE *out)
 {
-    const json_t *at = NULL;
-    size_t index = 0;
+    const json_t *devices = json_object_get(report, "devices");
+    const json_t *tried = json_object_get(report, "contracts");
     fprintf(out, "tarn %s\n", text_of(report, "version"));
     machine(json_object_get(report, "machine"), out);
     fprintf(out, "%s%s\n",
             *text_of(report, "driver") ? "driver " : "no driver: ", text_of(report, "reason"));
-    json_array_foreach(json_object_get(report, "devices"), index, at) device(at, out);
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        device(json_array_get(devices, i), out);
     settings(json_object_get(report, "settings"), out);
     libraries(json_object_get(report, "libraries"), out);
-    json_array_foreach(json_object_get(report, "contracts"), index, at)
+    for (size_t i = 0; i < json_array_size(tried); i++) {
+        const json_t *at = json_array_get(tried, i);
         fprintf(out, "%-10s %-8s %s%s%s\n", text_of(at, "name"), text_of(at, "state"),
                 text_of(at, "promise"), *text_of(at, "text") ? ": " : "", text_of(at, "text"));
+    }
     fprintf(out, "\n%s\n", text_of(report, "verdict"));
     return !ferror(out);
 }
