@@ -54,7 +54,7 @@ typedef enum tarn_graph_state {
 
 /* How certain it is that this is a fault. */
 typedef enum tarn_graph_certainty {
-    TARN_GRAPH_NO_FINDING, /* it is none */
+    TARN_GRAPH_NO_FINDING, /* not a fault */
     TARN_GRAPH_PERHAPS,    /* the value may be something else than an address in use */
     TARN_GRAPH_LIKELY,     /* it looks like one */
     TARN_GRAPH_CERTAIN     /* a launch uses memory that is not the graph's */

@@ -105,9 +105,6 @@
     X(INTERN, "a table of numbers' lock (intern.h)",                                               \
       "what gets a number, which is looked up without it")                                         \
     X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                          \
-    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of graphs: simulated libcuda")    \
-    X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
-      "of a simulated driver: which graphs live, and who holds them")                              \
     X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")       \
     X(SIM_POOLS, "pools_lock (pools.c)",                                                           \
       "the simulated pools, and what has been allocated from them")                                \
@@ -129,6 +126,9 @@
     X(HOST_INJECTION, "injection.lock (host.c)", "which calls of the host device fail")            \
     X(SIM_OBJECTS, "user_objects_lock (user_object.c)",                                            \
       "user objects of a simulated driver's graphs")                                               \
+    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of graphs: simulated libcuda")    \
+    X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
+      "of a simulated driver: which graphs live, and who holds them")                              \
     X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                       \
     X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                              \
       "debug mode's reports that wait for the caller's function, which is called without it")      \
