@@ -64,6 +64,14 @@ void kept_give_back_locked(struct heap *heap)
     }
 }
 
+/* The new states come first: a block that another thread keeps before them is flushed. */
+void kept_end_locked(struct heap *heap)
+{
+    zones_change_locked(heap);
+    kept_flush_stack_locked(heap);
+    hands_close_locked(heap);
+}
+
 static bool set_keeps(struct heap *heap, bool keeps)
 {
     counters_part_lock(&heap->part);

@@ -162,6 +162,10 @@ static inline void kept_flush_locked(struct heap *heap)
         hands_flush_locked(heap);
 }
 
+/* The same, and closes the hands. No block that was cut before is kept from now on: each becomes a
+ * free span, under the heap's lock. */
+void kept_end_locked(struct heap *heap);
+
 /* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which
  * memory; and stops it. */
 void kept_open_locked(struct heap *heap);

@@ -221,20 +221,15 @@ void heap_news_locked(struct heap *heap, size_t size)
     heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
-/* Kept blocks become free spans, and each zone has a new state: so the next block that is freed
- * becomes a free span too, and is not missed. */
+/* Kept blocks become free spans, and so does the next block that is freed: none is missed. */
 void heap_lends_end_locked(struct heap *heap)
 {
-    if (!heap->lends)
+    size_t granule = heap->arena->granule;
+    if (!heap->lends || heap_has_free_locked(heap, granule))
         return;
-    kept_flush_locked(heap);
-    if (heap_has_free_locked(heap, heap->arena->granule))
+    kept_end_locked(heap);
+    if (heap_has_free_locked(heap, granule))
         return;
-    hands_close_locked(heap);
-    /* What was freed into a hand a moment ago */
-    if (heap_has_free_locked(heap, heap->arena->granule))
-        return;
-    zones_change_locked(heap);
     heap->lends = false;
     if (heap->news > heap->arena->granule)
         heap->news = heap->arena->granule;
@@ -243,13 +238,12 @@ void heap_lends_end_locked(struct heap *heap)
     mutex_unlock(&heap->arena->sets_lock);
 }
 
-/* Each zone has a new state, so that no block that was cut before is kept. */
+/* As above. */
 void heap_unmarked_end_locked(struct heap *heap)
 {
-    hands_close_locked(heap);
+    kept_end_locked(heap);
     if (heap->batches.open_used)
         return;
-    zones_change_locked(heap);
     heap->news = 0;
     mutex_lock(&heap->arena->sets_lock);
     unmarked_leave(heap);

@@ -665,10 +665,14 @@ bool heap_has_free_locked(const struct heap *heap, size_t size)
     return false;
 }
 
+/* Under the lock of its part: who keeps a block, or takes a kept one, compares the state and writes
+ * another in one go. */
 void zones_change_locked(struct heap *heap)
 {
+    counters_part_lock(&heap->part);
     for (int zone = 0; zone < ZONES; zone++)
         atomic_store_explicit(&heap->zones[zone].state, ++heap->states, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
 }
 
 void zones_init(struct heap *heap)

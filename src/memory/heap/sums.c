@@ -12,15 +12,6 @@
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 #define BY_LONGEST(node) TREE_ENTRY(node, struct heap, by_longest)
 
-/* From now on every block that is freed becomes a free span, under the heap's lock. The states come
- * first: a block that another thread keeps meanwhile is kept before them, and flushed. */
-static void quieten_locked(struct heap *heap)
-{
-    zones_change_locked(heap);
-    kept_flush_locked(heap);
-    hands_close_locked(heap);
-}
-
 /* Whether a free span has a whole piece in it, or is a whole segment, that it may give up one day:
  * when it is idle, is not anchored any more, and its pool is not held any more. */
 static bool has_piece_locked(const struct heap *heap, const struct span *span)
@@ -55,7 +46,7 @@ void heap_bare_locked(struct heap *heap)
 {
     if (heap->known & HEAP_BARE)
         return;
-    quieten_locked(heap);
+    kept_end_locked(heap);
     caches_reclaim_locked(heap);
     if (heap->waiting.blocks || has_any_piece_locked(heap) || !heap->sets[HEAPS_OF_STORE].set)
         return;
@@ -133,7 +124,7 @@ void heap_sum_locked(struct heap *heap)
     size_t longest = 0;
     if (heap->known & HEAP_SUMMED || !heap->sets[HEAPS_OF_STORE].set)
         return;
-    quieten_locked(heap);
+    kept_end_locked(heap);
     look_locked(heap, &sums, &longest);
     set_sums_locked(heap, &sums, longest);
     if (!heap->waiting.blocks)
