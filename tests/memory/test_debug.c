@@ -67,6 +67,13 @@ static void says(const char *text)
     CHECK(strstr(heard.text, text));
 }
 
+/* The first words are the fault. */
+static void begins(const char *text)
+{
+    says(text);
+    CHECK(strncmp(heard.text, text, strlen(text)) == 0);
+}
+
 /* A file and its line where libdw reads debug information, which this file has, else the object and
  * an offset. */
 static void says_where(void)
@@ -114,9 +121,9 @@ static void write_behind(size_t size, size_t alignment, size_t at)
     heard_once(TARN_DEBUG_RED_ZONE, block, size, (int64_t)(size + at));
     char text[96];
     snprintf(text, sizeof text,
-             "a write behind the end of the block at %p of %zu bytes, tag \"attention\"",
-             (void *)block, size);
-    says(text);
+             "written behind its end: block of %zu bytes at %p, tag \"attention\"", size,
+             (void *)block);
+    begins(text);
     snprintf(text, sizeof text,
              "has 1 wrong bytes, the nearest %zu bytes behind the block; the first is 0x5A", at);
     says(text);
@@ -156,7 +163,7 @@ static void a_write_before_a_block(void)
     OK(tarn_free(block));
     OK(tarn_device_synchronize(0));
     heard_once(TARN_DEBUG_RED_ZONE, block, 1000, -5);
-    says("a write before the block at ");
+    begins("written before its start: block of 1000 bytes at ");
     says("has 4 wrong bytes, the nearest 5 bytes before the block");
     ends_clean();
 }
@@ -274,8 +281,8 @@ static void a_write_after_the_free(void)
     CHECK(tarn_debug_reports() == 0);
     OK(tarn_debug_check(0));
     heard_once(TARN_DEBUG_WRITE_AFTER_FREE, block, 300000, 70001);
-    says("a write to freed memory, at offset 70001 of the block at ");
-    says(": 10 bytes were written, from 0x03 on");
+    begins("written after its free: block of 300000 bytes at ");
+    says("; 10 bytes were written, the first at offset 70001: 0x03");
     says("\n  allocated at ");
     says("\n  freed at ");
     OK(tarn_shutdown());
@@ -348,7 +355,8 @@ static void free_twice(const char *words, bool gone)
     CHECK(strstr(tarn_last_error(), "tag \"attention\"") && strstr(tarn_last_error(), "freed at "));
     says_where();
     heard_once(TARN_DEBUG_BAD_FREE, block, 2000, 0);
-    says("of 2000 bytes");
+    begins(is_known ? "freed twice: block of 2000 bytes at " : "invalid free: ");
+    says("block of 2000 bytes at ");
     says("\n  freed now at ");
     says("\n  allocated at ");
     says("\n  freed at ");
@@ -380,6 +388,7 @@ static void a_foreign_pointer(void)
     begin("sites");
     GIVES(tarn_free(&local), TARN_ERROR_INVALID_POINTER);
     heard_once(TARN_DEBUG_BAD_FREE, &local, 0, 0);
+    begins("invalid free: 0x");
     says("is not memory that tarn handed out\n  freed now at ");
     CHECK(!strstr(heard.text, "allocated at"));
     ends_clean();
@@ -431,7 +440,7 @@ static void use_without_an_order(const char *words, bool reuse)
     OK(tarn_stream_synchronize(stream)); /* the work that the free waits for */
     CHECK(tarn_debug_reports() == 1);
     CHECK(heard.count == 1 && heard.last.kind == TARN_DEBUG_CONFLICT && heard.last.block == block);
-    says("use without an order between streams");
+    begins("use without an order between streams: ");
     snprintf(text, sizeof text, "stream %p of device 0", native_of(other));
     says(text);
     if (reuse) {
@@ -623,7 +632,7 @@ static void the_drivers_device_is_another(void)
     OK(tarn_free(NULL));
     OK(tarn_free(NULL));
     CHECK(tarn_debug_reports() == 1 && heard.count == 1 && heard.last.kind == TARN_DEBUG_DEVICE);
-    says("current device is 0 for tarn and 1 for the driver");
+    begins("another current device: 0 for tarn and 1 for the driver");
     int device = 0;
     OK(tarn_device_adopt(&device));
     OK(tarn_free(NULL));
@@ -648,8 +657,8 @@ static void leaks_are_listed_by_site(void)
     OK(tarn_shutdown());
     CHECK(tarn_debug_reports() == 2 && heard.count == 2 && heard.last.kind == TARN_DEBUG_LEAK);
     CHECK(heard.last.requested == 300 || heard.last.requested == 5000);
-    says(heard.last.requested == 300 ? "1 live blocks of 300 bytes in all"
-                                     : "5 live blocks of 5000 bytes in all");
+    begins(heard.last.requested == 300 ? "never freed: 1 blocks of 300 bytes in all"
+                                       : "never freed: 5 blocks of 5000 bytes in all");
     says("\n  allocated at ");
     says_where();
 }

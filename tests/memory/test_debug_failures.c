@@ -57,7 +57,7 @@ static bool is_end_of_a_frame(const char *end)
 static void is_whole(const char *text, const char *first)
 {
     static const char *const lines[] = {"  allocated at ", "  freed at ", "  freed now at ",
-                                        "  the block at 0x"};
+                                        "  block of "};
     CHECK(begins(text, first));
     for (const char *line = strchr(text, '\n'); line; line = strchr(line, '\n')) {
         bool known = false;
@@ -72,11 +72,11 @@ static void hear(const tarn_debug_report *report, void *user)
 {
     static const char *const firsts[KINDS] = {
         [TARN_DEBUG_BAD_FREE] = "",
-        [TARN_DEBUG_RED_ZONE] = "a write ",
-        [TARN_DEBUG_WRITE_AFTER_FREE] = "a write to freed memory, at offset ",
+        [TARN_DEBUG_RED_ZONE] = "written ",
+        [TARN_DEBUG_WRITE_AFTER_FREE] = "written after its free: ",
         [TARN_DEBUG_CONFLICT] = "use without an order between streams: ",
-        [TARN_DEBUG_DEVICE] = "this thread's current device is ",
-        [TARN_DEBUG_LEAK] = "1 live blocks of ",
+        [TARN_DEBUG_DEVICE] = "another current device: ",
+        [TARN_DEBUG_LEAK] = "never freed: 1 blocks of ",
     };
     (void)user;
     CHECK(report->size == sizeof *report && (int)report->kind >= 0 && report->kind < KINDS);

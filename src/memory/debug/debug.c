@@ -282,15 +282,19 @@ tarn_status debug_bad_free(uintptr_t address, tarn_status status)
     bool is_misuse = status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER;
     if (!is_misuse)
         return status;
-    debug_append(&text, "%s", tarn_last_error());
     mutex_lock(&debug_lock);
     const struct debug_block *block = debug_find_locked(address);
     bool known = block != NULL;
     if (known)
         facts = debug_facts_locked(block);
     mutex_unlock(&debug_lock);
+    bool twice = known && facts.was_freed && address == facts.address;
+    if (twice && status == TARN_ERROR_DOUBLE_FREE)
+        debug_append(&text, "freed twice: ");
+    else
+        debug_append(&text, "invalid free: %s%s", tarn_last_error(),
+                     known ? "; known there: " : "");
     if (known) {
-        debug_append(&text, "; it was in ");
         debug_describe(&text, &facts);
         report.device = facts.device;
         report.requested = facts.requested;
@@ -362,11 +366,11 @@ static void compare_devices(void)
     told = current;
     struct debug_text text = {0};
     tarn_debug_report report = {.kind = TARN_DEBUG_DEVICE, .device = own};
-    debug_append(&text,
-                 "this thread's current device is %d for tarn and %d for the driver: whoever "
-                 "switches by another API "
-                 "calls tarn_device_adopt()",
-                 own, current);
+    debug_append(
+        &text,
+        "another current device: %d for tarn and %d for the driver in this thread; code that "
+        "switches by another API calls tarn_device_adopt()",
+        own, current);
     debug_report(&report, &text);
 }
 

@@ -131,9 +131,9 @@ struct debug_text {
 };
 void debug_append(struct debug_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* "the block at 0x..., 100 bytes, tag \"x\", of pool (0, 1)", and behind it two lines with its call
- * sites. */
+/* "block of 100 bytes at 0x..., tag \"x\" (device 0, stream 0x1, pool (0, 1))". */
 void debug_describe(struct debug_text *text, const struct debug_facts *facts);
+/* A line per call site: where the block was allocated, and freed. */
 void debug_append_sites(struct debug_text *text, const struct debug_facts *facts);
 void debug_append_site(struct debug_text *text, const char *label, const struct debug_site *site);
 

@@ -211,7 +211,7 @@ void debug_append_sites(struct debug_text *text, const struct debug_facts *facts
 
 void debug_describe(struct debug_text *text, const struct debug_facts *facts)
 {
-    debug_append(text, "the block at %#zx of %zu bytes", (size_t)facts->address, facts->requested);
+    debug_append(text, "block of %zu bytes at %#zx", facts->requested, (size_t)facts->address);
     if (facts->tag)
         debug_append(text, ", tag \"%s\"", tarn_tag_text(facts->tag));
     debug_append(text, " (device %d, stream %#llx, pool (%llu, %llu))", facts->device,
@@ -410,9 +410,9 @@ static bool next_leak(int device, tarn_debug_report *report, struct debug_text *
     if (!blocks)
         return false;
     report->block = (void *)facts.address;
-    debug_append(text,
-                 "%zu live blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
-                 report->requested);
+    debug_append(
+        text, "never freed: %zu blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
+        report->requested);
     debug_describe(text, &facts);
     debug_append_site(text, "allocated", &facts.allocated);
     return true;

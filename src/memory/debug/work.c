@@ -107,10 +107,10 @@ static void report_zone(const struct debug_block *block, const struct difference
                                 .requested = block->requested,
                                 .offset = behind ? offset + (int64_t)block->requested : offset};
     struct debug_facts facts = debug_facts_of(block);
-    debug_append(&text, "a write %s ", behind ? "behind the end of" : "before");
+    debug_append(&text, "written %s: ", behind ? "behind its end" : "before its start");
     debug_describe(&text, &facts);
     debug_append(&text,
-                 ": the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the "
+                 "; the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the "
                  "first is 0x%02X",
                  wrong->count, distance, behind ? "behind" : "before", wrong->value);
     debug_append_sites(&text, &facts);
@@ -149,9 +149,10 @@ static void report_write(const struct debug_block *block, const struct differenc
                                 .requested = block->requested,
                                 .offset = offset};
     struct debug_facts facts = debug_facts_of(block);
-    debug_append(&text, "a write to freed memory, at offset %lld of ", (long long)offset);
+    debug_append(&text, "written after its free: ");
     debug_describe(&text, &facts);
-    debug_append(&text, ": %zu bytes were written, from 0x%02X on", wrong->count, wrong->value);
+    debug_append(&text, "; %zu bytes were written, the first at offset %lld: 0x%02X", wrong->count,
+                 (long long)offset, wrong->value);
     debug_append_sites(&text, &facts);
     debug_report(&report, &text);
 }
