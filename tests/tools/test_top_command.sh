@@ -62,8 +62,9 @@ run 1 "$tarn" top nobody && says err 'no process publishes as "nobody"'
 # One does.
 publish trainer
 run 0 "$tarn" top "${here[@]}" && says out "^PROCESS " && says out "$pid  trainer" && silent err
+head -1 "$work/out" | grep -qE '^1 process has [0-9.]+ [KMG]iB on 1 device; it is [0-9.]+ % full$' || fail "no verdict: $(head -1 "$work/out")"
 for process in trainer "$pid"; do
-    run 0 "$tarn" top --interval 0.2 "$process" && says out "^trainer (process $pid)" && says out '^Device 0 ' && silent err
+    run 0 "$tarn" top --interval 0.2 "$process" && says out "^trainer (process $pid)" && says out '^trainer has [0-9.]* [KMG]iB of the .* of device 0, .* in use; ' && says out '^Device 0 ' && silent err
     says out '^POOL ' && says out '^default ' && says out '^STREAM ' && says out 'allocations/s' && says out 'longest piece'
 done
 run 0 "$tarn" top --device 0 --interval 0.2 trainer && says out '^Device 0 '

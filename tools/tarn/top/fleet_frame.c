@@ -10,8 +10,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Reserved memory over the last looks, a letter each, of the most that it was. */
-static void history_text(const struct fleet_share *share, bool utf8, char *text, size_t size)
+enum { NARROW = 100, NARROW_SAMPLES = 8 };
+
+/* Reserved memory over the last looks, a letter each, of the most that it was. A narrow screen has
+ * fewer of them. */
+static void history_text(const struct fleet_share *share, const struct top_look *look, char *text,
+                         size_t size)
 {
     static const char *const fancy[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const plain[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
@@ -20,15 +24,17 @@ static void history_text(const struct fleet_share *share, bool utf8, char *text,
     for (int i = 0; i < share->samples; i++)
         most = share->history[i] > most ? share->history[i] : most;
     text[0] = '\0';
-    for (int i = 0; i < share->samples; i++) {
+    bool narrow = look->width && look->width < NARROW && share->samples > NARROW_SAMPLES;
+    for (int i = narrow ? share->samples - NARROW_SAMPLES : 0; i < share->samples; i++) {
         int level = (int)((double)share->history[i] / (double)most * 7 + 0.5);
-        at += (size_t)snprintf(text + at, size - at, "%s", utf8 ? fancy[level] : plain[level]);
+        at +=
+            (size_t)snprintf(text + at, size - at, "%s", look->utf8 ? fancy[level] : plain[level]);
     }
 }
 
 static void say_share(struct top_frame *frame, struct libscols_table *table,
                       const struct fleet *fleet, const struct fleet_share *share,
-                      const struct top_look *look)
+                      const struct top_look *look, bool ranks)
 {
     const struct top_entry *entry = &fleet->list->entries[share->entry];
     char rank[16] = "", part[16] = "", history[64] = "", rate[48] = "";
@@ -41,10 +47,10 @@ static void say_share(struct top_frame *frame, struct libscols_table *table,
         snprintf(part, sizeof part, "%.1f %%", 100 * fleet_part(fleet, share));
     if (share->rate >= 0 && share->rate < 1e18)
         snprintf(rate, sizeof rate, "%s", units_count((uint64_t)(share->rate + 0.5)).text);
-    history_text(share, look->utf8, history, sizeof history);
-    const char *cells[] = {entry->number,
+    history_text(share, look, history, sizeof history);
+    const char *cells[] = {rank,
+                           entry->number,
                            entry->head.name,
-                           rank,
                            share->of ? fleet_device_name(&fleet->devices[share->device]) : "none",
                            part,
                            share->of ? reserved.text : "",
@@ -53,23 +59,32 @@ static void say_share(struct top_frame *frame, struct libscols_table *table,
                            rate,
                            history,
                            time.text};
-    top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
+    top_table_row(frame, table, cells + !ranks, sizeof cells / sizeof *cells - !ranks);
 }
 
 static void say_shares(struct top_frame *frame, const struct fleet *fleet,
                        const struct top_look *look)
 {
-    static const struct top_column columns[] = {
-        {"PROCESS", SCOLS_FL_RIGHT},  {"NAME", 0},
-        {"RANK", SCOLS_FL_RIGHT},     {"DEVICE", 0},
-        {"SHARE", SCOLS_FL_RIGHT},    {"RESERVED", SCOLS_FL_RIGHT},
-        {"IN USE", SCOLS_FL_RIGHT},   {"PEAK", SCOLS_FL_RIGHT},
-        {"BLOCKS/S", SCOLS_FL_RIGHT}, {"HISTORY", 0},
-        {"FOR", SCOLS_FL_RIGHT}};
+    /* The first column is left out where no process has a rank */
+    static const struct top_column columns[] = {{"RANK", SCOLS_FL_RIGHT},
+                                                {"PROCESS", SCOLS_FL_RIGHT},
+                                                {"NAME", 0},
+                                                {"DEVICE", 0},
+                                                {"SHARE", SCOLS_FL_RIGHT},
+                                                {"RESERVED", SCOLS_FL_RIGHT},
+                                                {"IN USE", SCOLS_FL_RIGHT},
+                                                {"PEAK", SCOLS_FL_RIGHT},
+                                                {"BLOCKS/S", SCOLS_FL_RIGHT},
+                                                {"HISTORY", 0},
+                                                {"FOR", SCOLS_FL_RIGHT}};
     size_t shown = look->rows && fleet->share_count > look->rows ? look->rows : fleet->share_count;
-    struct libscols_table *table = top_table_begin(columns, sizeof columns / sizeof *columns);
+    bool ranks = false;
+    for (size_t i = 0; i < fleet->list->count; i++)
+        ranks |= fleet->list->entries[i].head.rank >= 0 && fleet->list->entries[i].reading;
+    struct libscols_table *table =
+        top_table_begin(columns + !ranks, sizeof columns / sizeof *columns - !ranks);
     for (size_t i = 0; i < shown && !frame->failed; i++)
-        say_share(frame, table, fleet, &fleet->shares[i], look);
+        say_share(frame, table, fleet, &fleet->shares[i], look, ranks);
     top_table_end(frame, look, table, fleet->share_count - shown);
 }
 
@@ -122,10 +137,43 @@ static void say_devices(struct top_frame *frame, const struct fleet *fleet,
     top_table_end(frame, look, table, 0);
 }
 
+/* What all processes have together, and the device with the least part free. */
+static void say_verdict(struct top_frame *frame, const struct fleet *fleet,
+                        const struct top_look *look)
+{
+    const struct fleet_device *fullest = NULL;
+    uint64_t reserved = 0;
+    double most = -1;
+    for (size_t i = 0; i < fleet->device_count; i++) {
+        const struct fleet_device *device = &fleet->devices[i];
+        bool known = device->used != SURVEY_UNKNOWN;
+        double part = (double)(known ? device->used : device->reserved) / (double)device->total;
+        reserved += device->reserved;
+        if (!device->total || part <= most)
+            continue;
+        fullest = device;
+        most = part;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < fleet->list->count; i++)
+        count += fleet->list->entries[i].reading != NULL;
+    char device[256] = "";
+    if (fullest && fleet->device_count == 1)
+        snprintf(device, sizeof device, "; it is %.1f %% full", 100 * most);
+    else if (fullest)
+        snprintf(device, sizeof device, "; the fullest, %s, is %.1f %% full",
+                 fleet_device_name(fullest), 100 * most);
+    top_say(frame, look, true, "%zu process%s ha%s %s on %zu device%s%s", count,
+            count == 1 ? "" : "es", count == 1 ? "s" : "ve", units_bytes(reserved).text,
+            fleet->device_count, fleet->device_count == 1 ? "" : "s", device);
+    top_put(frame, "\n", 1);
+}
+
 void fleet_frame(struct top_frame *frame, const struct fleet *fleet, const struct top_look *look)
 {
     frame->length = 0;
     frame->failed = false;
+    say_verdict(frame, fleet, look);
     say_shares(frame, fleet, look);
     if (fleet->device_count)
         say_devices(frame, fleet, look);

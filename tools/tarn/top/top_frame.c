@@ -422,6 +422,53 @@ static void say_pinned(struct top_frame *frame, const struct top_look *look,
     top_put(frame, "\n", 1);
 }
 
+/* The device with the largest part of its memory reserved; NULL where none is used. */
+static const struct survey_device *fullest(const struct survey *survey, int wanted)
+{
+    const struct survey_device *found = NULL;
+    double most = -1;
+    for (uint32_t i = 0; i < survey->device_count.here; i++) {
+        const struct survey_device *device = &survey->devices[i];
+        int64_t reserved = device->stats.reserved_bytes[TARN_STAT_ALL].current;
+        double part = device->total ? (double)reserved / (double)device->total : 0;
+        if (!device->used || (wanted >= 0 && device->number != wanted) || part <= most)
+            continue;
+        found = device;
+        most = part;
+    }
+    return found;
+}
+
+/* How the process stands, in a sentence: lost devices, shortages, and the fullest device. */
+static void say_verdict(struct top_frame *frame, const struct top_look *look,
+                        const struct top_reading *now)
+{
+    const struct survey *survey = &now->survey;
+    const struct survey_device *device = fullest(survey, look->device);
+    uint32_t lost = 0;
+    int64_t shortages = 0;
+    for (uint32_t i = 0; i < survey->device_count.here; i++) {
+        bool shown = look->device < 0 || survey->devices[i].number == look->device;
+        lost += shown && survey->devices[i].lost;
+        shortages += shown ? survey->devices[i].stats.num_ooms : 0;
+    }
+    char end[96] = "never out of memory";
+    if (shortages > 0)
+        snprintf(end, sizeof end, "out of memory %s time%s", count_of(shortages).text,
+                 shortages == 1 ? "" : "s");
+    if (lost)
+        snprintf(end, sizeof end, "%u device%s LOST", lost, lost == 1 ? "" : "s");
+    if (!device) {
+        top_say(frame, look, true, "%s uses no device; %s", now->head.name, end);
+        return;
+    }
+    const tarn_stats *stats = &device->stats;
+    top_say(frame, look, true, "%s has %s of the %s of device %d, %s in use; %s", now->head.name,
+            bytes_of(stats->reserved_bytes[TARN_STAT_ALL].current).text,
+            units_bytes(device->total).text, device->number,
+            bytes_of(stats->allocated_bytes[TARN_STAT_ALL].current).text, end);
+}
+
 void top_frame_make(struct top_frame *frame, const struct top_reading *before,
                     const struct top_reading *now, const struct top_look *look)
 {
@@ -431,7 +478,8 @@ void top_frame_make(struct top_frame *frame, const struct top_reading *before,
     frame->failed = false;
     if (look->silent > 0)
         snprintf(silent, sizeof silent, "  NOT UPDATED for %.0f s", look->silent);
-    top_say(frame, look, true, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s",
+    say_verdict(frame, look, now);
+    top_say(frame, look, false, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s",
             now->head.name, now->head.pid, now->head.library, now->head.driver,
             top_since(now->head.started).text, bytes_of(survey->metadata).text, silent);
     top_put(frame, "\n", 1);

@@ -111,12 +111,72 @@ void top_table_row(struct top_frame *frame, struct libscols_table *table, const 
         frame->failed = scols_line_set_data(line, i, cells[i]) != 0;
 }
 
+static bool is_too_wide(const char *text, int width)
+{
+    bool wide = false;
+    for (const char *line = text; *line && !wide; line += line[strcspn(line, "\n")] == '\n') {
+        size_t length = strcspn(line, "\n"), shown = length;
+        while (shown && line[shown - 1] == ' ')
+            shown--;
+        wide = fit(line, shown, width) < shown;
+        line += length;
+    }
+    return wide;
+}
+
+/* The text of a table, for the caller to free. Columns without room are hidden from the right, and
+ * `hidden` gets their names. The first column stays. */
+static char *print_table(struct libscols_table *table, int width, char *hidden, size_t size)
+{
+    char *text = NULL;
+    hidden[0] = '\0';
+    bool done = table && scols_print_table_to_string(table, &text) == 0;
+    for (size_t last = table ? scols_table_get_ncols(table) : 0;
+         done && width && last-- > 1 && is_too_wide(text, width);) {
+        struct libscols_column *column = scols_table_get_column(table, last);
+        const char *name = scols_cell_get_data(scols_column_get_header(column));
+        size_t used = strlen(hidden), length = strlen(name);
+        if (length + 2 < size - used) { /* names are put before those of later columns */
+            memmove(hidden + length + (used ? 2 : 0), hidden, used + 1);
+            memcpy(hidden, name, length);
+            memcpy(hidden + length, used ? ", " : "", used ? 2 : 0);
+        }
+        free(text);
+        text = NULL;
+        done = scols_column_set_flags(column, SCOLS_FL_HIDDEN) == 0 &&
+               scols_print_table_to_string(table, &text) == 0;
+    }
+    return text;
+}
+
+/* Names the columns that had no room, in as many lines as that takes. */
+static void say_hidden(struct top_frame *frame, const struct top_look *look, const char *names)
+{
+    char line[300] = "no room for ";
+    for (const char *name = names; *name;) {
+        size_t length = strcspn(name, ","), used = strlen(line);
+        bool last = !name[length], begun = line[used - 1] == ',';
+        if (begun && used + 1 + length + !last > (size_t)look->width) {
+            top_say(frame, look, false, "%s", line);
+            snprintf(line, sizeof line, "  ");
+            used = 2;
+            begun = false;
+        }
+        snprintf(line + used, sizeof line - used, "%s%.*s", begun ? " " : "", (int)(length + !last),
+                 name);
+        name += length + (last ? 0 : 2);
+    }
+    if (*names)
+        top_say(frame, look, false, "%s", line);
+}
+
 /* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room. */
 void top_table_end(struct top_frame *frame, const struct top_look *look,
                    struct libscols_table *table, size_t left_out)
 {
-    char *text = NULL;
-    frame->failed |= !table || scols_print_table_to_string(table, &text) != 0;
+    char hidden[256];
+    char *text = print_table(table, look->width, hidden, sizeof hidden);
+    frame->failed |= !text;
     bool first = true;
     for (const char *line = text; !frame->failed && line && *line; first = false) {
         size_t length = strcspn(line, "\n");
@@ -125,6 +185,7 @@ void top_table_end(struct top_frame *frame, const struct top_look *look,
     }
     if (left_out)
         top_say(frame, look, false, "... and %zu more", left_out);
+    say_hidden(frame, look, hidden);
     top_put(frame, "\n", 1);
     free(text);
     scols_unref_table(table);
