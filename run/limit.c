@@ -4,6 +4,7 @@
 /* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of
  * the device that the program knows by this number; one behind a UUID, or the beginning of one,
  * that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
+#include "base/bytes_text.h"
 #include "base/text.h"
 #include "shim.h"
 
@@ -110,8 +111,8 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
                 most = &holders[i];
         if (!most->bytes)
             break;
-        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : ": ",
-                                 library_name(most->library), (double)most->bytes / 1048576);
+        used += (size_t)snprintf(text + used, size - used, "%s%s %s", named ? ", " : ": ",
+                                 library_name(most->library), bytes_text(most->bytes).text);
         most->bytes = 0;
     }
     return used;
@@ -122,21 +123,20 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
 {
     char text[BOOK_TEXT];
     uint64_t residue = atomic_load(&device->residue);
-    int length = snprintf(text, sizeof text,
-                          "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
-                          (double)size / 1048576, library_name(book->site[site].library),
-                          (double)atomic_load(&device->limit) / 1048576,
-                          (double)atomic_load(&device->used) / 1048576);
+    int length = snprintf(text, sizeof text, "GPU %u: %s refused to %s: limit %s, in use %s", index,
+                          bytes_text(size).text, library_name(book->site[site].library),
+                          bytes_text(atomic_load(&device->limit)).text,
+                          bytes_text(atomic_load(&device->used)).text);
     size_t used = (size_t)length;
     if (group_has(index) && used < sizeof text)
         used += (size_t)snprintf(
-            text + used, sizeof text - used, " of %.1f MiB of group %s",
-            (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
+            text + used, sizeof text - used, " of %s of group %s",
+            bytes_text(group_used(index, residue == UINT64_MAX ? 0 : residue)).text, book->group);
     if (used < sizeof text)
         used = add_holders(index, text, sizeof text, used);
     if (residue != UINT64_MAX && used < sizeof text)
-        snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB",
-                 (double)residue / 1048576);
+        snprintf(text + used, sizeof text - used, "; contexts and modules %s",
+                 bytes_text(residue).text);
     text_make_plain(text); /* the names of libraries are anybody's */
     memcpy(device->refusal, text, sizeof device->refusal);
     char line[BOOK_TEXT + 16];

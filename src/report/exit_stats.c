@@ -4,6 +4,7 @@
 /* Statistics on standard error when the program ends, or at tarn_shutdown() where that comes first:
  * what TARN_STATS=1 asks for. Owns whether they are wanted and were printed. The last survey is
  * made by the thread that ends the process, with no lock held. */
+#include "base/bytes_text.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -20,32 +21,9 @@
 
 static atomic_bool wanted, printed, registered;
 
-struct amount {
-    char text[24];
-};
-
-static struct amount amount(uint64_t bytes)
+static struct bytes_text peak_of(const tarn_stat *stat)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    struct amount made;
-    double value = (double)bytes / 1024;
-    size_t unit = 0;
-    for (; value >= 1023.5 && unit + 1 < sizeof units / sizeof *units; unit++)
-        value /= 1024;
-    if (bytes < 1024)
-        snprintf(made.text, sizeof made.text, "%llu B", (unsigned long long)bytes);
-    else
-        snprintf(made.text, sizeof made.text,
-                 value < 9.995   ? "%.2f %s"
-                 : value < 99.95 ? "%.1f %s"
-                                 : "%.0f %s",
-                 value, units[unit]);
-    return made;
-}
-
-static struct amount peak_of(const tarn_stat *stat)
-{
-    return amount(stat->peak > 0 ? (uint64_t)stat->peak : 0);
+    return bytes_text(stat->peak > 0 ? (uint64_t)stat->peak : 0);
 }
 
 static void say_class(const tarn_stats *stats, tarn_stat_class class, const char *name)
@@ -81,8 +59,8 @@ static void say_pools(const struct survey *survey, int device)
         if (pool->device == device)
             log_say("stats:   pool (%llu, %llu): reserved %s, allocated %s, waiting %s%s%s",
                     (unsigned long long)pool->id[0], (unsigned long long)pool->id[1],
-                    amount(pool->reserved).text, amount(pool->allocated).text,
-                    amount(pool->waiting).text,
+                    bytes_text(pool->reserved).text, bytes_text(pool->allocated).text,
+                    bytes_text(pool->waiting).text,
                     pool->flags & SURVEY_POOL_HELD ? ", held by a graph" : "",
                     pool->flags & SURVEY_POOL_SUSPENDED ? ", suspended" : "");
     }
@@ -101,10 +79,10 @@ static void say_device(const struct survey *survey, const struct survey_device *
     log_say("stats:   now: %lld blocks of %s, reserved %s, of which %s is free (%.1f %%), the "
             "longest run %s",
             (long long)stats->allocation[TARN_STAT_ALL].current,
-            amount((uint64_t)stats->requested_bytes[TARN_STAT_ALL].current).text,
-            amount(reserved).text, amount(unused).text,
+            bytes_text((uint64_t)stats->requested_bytes[TARN_STAT_ALL].current).text,
+            bytes_text(reserved).text, bytes_text(unused).text,
             reserved ? 100 * (double)unused / (double)reserved : 0.0,
-            amount(device->largest_span).text);
+            bytes_text(device->largest_span).text);
     say_class(stats, TARN_STAT_SMALL_POOL, "blocks to 1 MiB");
     say_class(stats, TARN_STAT_LARGE_POOL, "blocks above 1 MiB");
     log_say("stats:   memory came from the driver %lld times and went back %lld times; %lld "
@@ -139,7 +117,7 @@ static void print(void)
                 used++;
             }
         log_say("stats: the library's own host memory: %s%s",
-                amount((uint64_t)survey->metadata).text,
+                bytes_text((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");
         pages_unmap(surveyor, sizeof *surveyor);
     }

@@ -65,6 +65,7 @@ status=0; wait "$waiter" || status=$?
 
 # What is written down.
 run 0 "$probe" kinds
+head -1 "$work/err" | grep -qE '^tarn run: at most 13.0 MiB of 1.00 GiB on GPU 1, 13.0 MiB of it by probe$' || fail "no verdict: $(head -1 "$work/err")"
 row 'GPU 0, fake device 0, 1.00 GiB$'
 row 'GPU 1, fake device 1, 1.00 GiB$'
 row '^  probe +5.14 MiB +8.00 MiB +11  plain, pitched, stream-ordered, array$'
@@ -96,7 +97,7 @@ run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain' && r
 # Limits.
 run 0 --limit 64M,1=32M "$probe" limited
 says err 'tarn run: GPU 0: 25.0 MiB refused to probe: limit 64.0 MiB, in use 40.0 MiB: probe 40.0 MiB'
-says err 'requests refused: 2, 25.0 MiB'
+says err 'requests refused: 2, 25.0 MiB' && says err '^tarn run: at most .* on GPU 0, .* by probe; [0-9]* requests were refused$'
 run 0 --limit 64M,GPU-a1a1=32M "$probe" limited
 run 0 --limit 100G "$probe" tell_free && says out '^1024$' # a limit above the device changes nothing
 run 0 --limit 64M "$probe" places && row '^  probe +240 MiB +240 MiB +6  host$'
@@ -112,7 +113,7 @@ run 1 --limit 2M "$probe" one && says err "requests refused: 1, 13.0 MiB"
 touch "$work/nvml"
 command=(env "FAKE_NVML=$work/nvml" "FAKE_NVML_USED=$((100 << 20))" "${with[@]}")
 run 0 --limit 64M "$probe" residue && row "^  not seen: context, modules, driver's pools +20.0 MiB"
-says err 'limit 64.0 MiB, in use 0.0 MiB; contexts and modules 20.0 MiB'
+says err 'limit 64.0 MiB, in use 0 B; contexts and modules 20.0 MiB'
 run 0 --limit 2M "$probe" residue_above
 : >"$work/nvml"
 run 0 "$probe" one && row '^  others and residue .* 100 MiB' # the process has ended, and what it had with it

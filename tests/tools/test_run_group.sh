@@ -58,7 +58,7 @@ keeper=$runner keeper_input=$input
 [ "$(stat -c %a "$group")" = 600 ] || fail "others may write to the group"
 free_is 63
 run 0 "$probe" take 63
-run 4 "$probe" take 64 && says err "64.0 MiB refused to probe: limit 64.0 MiB, in use 0.0 MiB of 1.0 MiB of group $name"
+run 4 "$probe" take 64 && says err "64.0 MiB refused to probe: limit 64.0 MiB, in use 0 B of 1.00 MiB of group $name"
 begin "$work/holder" "$probe" hold 40
 free_is 23
 run 4 "$probe" take 24

@@ -129,10 +129,10 @@ done
 
 # A run within a run: the limit and the group stay, unless it has its own.
 run 1 --quiet --limit 10M "$tarn" run --quiet "$probe" one && says err 'limit 10.0 MiB'
-run 1 --quiet --limit 10M "$tarn" run --quiet --limit 5M "$probe" one && says err 'limit 5.0 MiB'
+run 1 --quiet --limit 10M "$tarn" run --quiet --limit 5M "$probe" one && says err 'limit 5.00 MiB'
 run 0 --quiet --limit 10M "$tarn" run --quiet --limit 20M "$probe" one
 run 0 --quiet --limit 64M,MIG-a0a0=20M "$probe" one
-run 1 --quiet --limit 64M,MIG-a0a0=5M "$probe" one && says err 'limit 5.0 MiB'
+run 1 --quiet --limit 64M,MIG-a0a0=5M "$probe" one && says err 'limit 5.00 MiB'
 
 # A limit of a device that is not there is no limit, and that is said.
 for missing in 7 GPU-dead MIG-a1a2; do

@@ -65,7 +65,7 @@ run 0 env TARN_RUN_POOL=1048576 "$pooled" never # the shim without pools has non
 # Limits count what the process has; a device that is full is no fuller for a pool.
 command=("${with[@]}")
 run 0 --limit 64M "$pooled" limit
-says err 'GPU 0: 63.0 MiB refused to pool_probe: limit 64.0 MiB, in use 2.0 MiB'
+says err 'GPU 0: 63.0 MiB refused to pool_probe: limit 64.0 MiB, in use 2.00 MiB'
 run 0 env FAKE_DRIVER_TOTAL=$((9 << 20)) "$pooled" shortage
 run 0 --limit 64M --group "pool.$$" "$pooled" limit
 run 0 --limit 64M "$probe" threads

@@ -3,6 +3,7 @@
 
 /* Numbers as text. Parsing is strict: the whole text, in the C locale, or nothing. */
 #include "units.h"
+#include "base/bytes_text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -21,14 +22,8 @@ static int decimals(double value)
 
 struct units_text units_bytes(uint64_t bytes)
 {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     struct units_text text = {""};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++)
-        value /= 1024;
-    snprintf(text.text, sizeof text.text, "%.*f %s", unit ? decimals(value) : 0, value,
-             names[unit]);
+    snprintf(text.text, sizeof text.text, "%s", bytes_text(bytes).text);
     return text;
 }
 

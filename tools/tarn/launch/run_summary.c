@@ -220,6 +220,42 @@ static int by_bytes(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
+/* The verdict: the process and device with the highest peak, and who refused what anywhere. */
+static void print_verdict(const struct books *books, FILE *out)
+{
+    const struct opened_book *opened = NULL;
+    unsigned index = 0;
+    uint64_t peak = 0, refused = 0;
+    for (size_t i = 0; i < books->count; i++)
+        for (unsigned j = 0; j < books->list[i].book->devices; j++) {
+            struct books_device sums = books_device_sums(books->list[i].book, j);
+            refused += atomic_load(&books->list[i].book->device[j].refused);
+            if (sums.peak <= peak)
+                continue;
+            opened = &books->list[i];
+            index = j;
+            peak = sums.peak;
+        }
+    if (opened) {
+        const struct book_device *device = &opened->book->device[index];
+        struct row rows[ROWS_MOST] = {{0}};
+        size_t count = rows_of(opened->book, index, rows);
+        fprintf(out, "tarn run: at most %s of %s on GPU %u", units_bytes(peak).text,
+                units_bytes(device->total).text, index);
+        if (books->count > 1)
+            fprintf(out, " by process %u", opened->book->process);
+        if (count && !opened->book->pool)
+            fprintf(out, ", %s of it by %s", units_bytes(rows[0].peak).text,
+                    books_library_name(opened->book, rows[0].library));
+    } else {
+        fprintf(out, "tarn run: no memory of a device was allocated");
+    }
+    if (refused)
+        fprintf(out, "; %s request%s refused", units_count(refused).text,
+                refused == 1 ? " was" : "s were");
+    fputc('\n', out);
+}
+
 void run_summary_print(const struct books *books, struct group_file *group, FILE *out)
 {
     const struct opened_book *order[BOOKS_MOST] = {NULL};
@@ -237,6 +273,8 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
               "become another user, "
               "which cannot be recorded\n",
               out);
+    else
+        print_verdict(books, out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
         fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process,
                 order[i]->book->command);

@@ -6,11 +6,12 @@
 const NEVER = 0xffffffff;
 
 function significant(value) {
-    return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+    const size = Math.abs(value);
+    return value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
 function formatBytes(bytes) {
-    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     const sign = bytes < 0 ? "\u2212" : "";
     let value = Math.abs(bytes), unit = 0;
     for (; value >= 999.5 && unit + 1 < units.length; unit++)
@@ -25,7 +26,7 @@ function formatGrowth(bytes) {
 function formatTime(ns) {
     if (ns === 0)
         return "0\u00a0s";
-    for (const [scale, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"]])
+    for (const [scale, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"]])
         if (Math.abs(ns) >= scale * 0.9995)
             return significant(ns / scale) + "\u00a0" + unit;
     return Math.round(ns) + "\u00a0ns";
@@ -34,7 +35,7 @@ function formatTime(ns) {
 // For the ticks of an axis: one unit for all, and as many digits as tell neighbours apart.
 function timeTicks(low, high, count) {
     const step = d3.tickStep(low, high, count);
-    const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]].find(([size]) => high >= size) || [1, "ns"];
+    const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([size]) => high >= size) || [1, "ns"];
     const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
     return value => (value / scale).toFixed(Math.min(9, digits)) + "\u00a0" + unit;
 }
