@@ -25,8 +25,8 @@ struct top_column {
 struct libscols_table *top_table_begin(const struct top_column *columns, size_t count);
 void top_table_row(struct top_frame *frame, struct libscols_table *table, const char *const *cells,
                    size_t count);
-/* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room. Where
- * the width is too small for all columns, the last ones are left out and named below. */
+/* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room.
+ * Where the width is too small for all columns, the last ones are left out and named below. */
 void top_table_end(struct top_frame *frame, const struct top_look *look,
                    struct libscols_table *table, size_t left_out);
 
