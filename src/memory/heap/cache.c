@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow path of caches: it fills and empties magazines, collects slots that other threads have
- * freed, and takes a cache from its thread. Invariants: a slot is at home, in its class's magazine,
- * or taken; a slab is listed exactly while one of its slots is at home; the note of a slot that is
- * at home or in a magazine says free. Everything here except cache_give_remote() and the ends of
- * cache_of() runs under the heap's lock. A cache's thread never waits for that lock while it is
- * busy. */
+/* The slow path of caches: fills and empties magazines, collects slots that other threads have
+ * freed, revokes caches. Invariants: a slot is at home, in its class's magazine, or taken; a slab
+ * is listed exactly while one of its slots is at home; the note of a slot that is at home or in a
+ * magazine says free. Everything here runs under the heap's lock, except cache_give_remote() and
+ * parts of cache_of(). A cache's thread never waits for that lock while it is busy. */
 #include "memory/heap/cache.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -24,7 +23,7 @@ bool cache_entry_is_barrier;
 
 static struct object_pool caches = OBJECT_POOL(struct cache);
 
-/* Pools of magazines, by the number of slots: 256 KiB of slots, but 16 to 128 of them. */
+/* Pools of magazines, by capacity: slots of 256 KiB in all, but 16 to 128 slots. */
 enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
 #define MAGAZINE(slots)                                                            \
     {                                                                              \
@@ -103,8 +102,8 @@ static bool is_empty(const struct slab *slab)
     return slab->homes == slab->slots;
 }
 
-/* Whether no thread uses the slab: it is empty, and none of its words is listed, or about to be
- * listed because two threads freed a block at the same time. */
+/* Whether no thread touches the slab: it is empty, and no word of it is listed. Two threads that
+ * free one block at the same time may list a word after the slot came home. */
 static bool is_quiet(const struct slab *slab)
 {
     uint64_t freed = 0;
@@ -138,7 +137,7 @@ static void unlist(struct cache *cache, struct slab *slab)
         cache->listed[slab->class] = slab->next;
 }
 
-/* A listed slab that is quiet goes to the heap. */
+/* Gives a listed slab that is quiet to the heap. */
 static void end_locked(struct cache *cache, struct slab *slab)
 {
     cache->empty_bytes -= slot_bytes(slab);
@@ -146,8 +145,8 @@ static void end_locked(struct cache *cache, struct slab *slab)
     slab_destroy_locked(cache->heap, slab);
 }
 
-/* Sends a slot whose note says free home. If that empties the slab and the cache has enough empty
- * slabs, the slab goes to the heap. */
+/* Sends a slot home; its note says free. If the slab is then empty and the cache has enough empty
+ * slabs, gives the slab to the heap. */
 static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
 {
     slab_come_home(slab, slot);
@@ -162,7 +161,7 @@ static void come_home_locked(struct cache *cache, struct slab *slab, unsigned sl
         end_locked(cache, slab);
 }
 
-/* A slot at home leaves it. */
+/* Takes a slot that is at home. */
 static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
 {
     if (is_empty(slab))
@@ -173,8 +172,8 @@ static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
     return (struct magazine_entry){slab_address(slab, slot), &slab->notes[slot]};
 }
 
-/* Fills a magazine by half, with slots at home in slabs that are not empty, or in the first
- * slab. */
+/* Fills a magazine by half. Takes slots from slabs that are not empty; from an empty one only if
+ * the magazine has none. */
 static void fill(struct cache *cache, unsigned class)
 {
     struct magazine *magazine = cache->magazines[class];
@@ -191,8 +190,8 @@ static void fill(struct cache *cache, unsigned class)
     }
 }
 
-/* The magazine of a class, created if there is none; if the host has no memory for it, there is
- * none. */
+/* Creates the magazine of a class if there is none. If the host has no memory for it, there is
+ * still none. */
 static void magazine_make(struct cache *cache, unsigned class)
 {
     struct object_pool *pool = NULL;
@@ -207,7 +206,7 @@ static void magazine_make(struct cache *cache, unsigned class)
     cache->magazines[class] = magazine;
 }
 
-/* Gives back the memory of an empty magazine: the next block of its class creates one. */
+/* Frees an empty magazine. The next block of its class creates one. */
 static void magazine_drop(struct cache *cache, unsigned class)
 {
     struct object_pool *pool = NULL;
@@ -219,11 +218,11 @@ static void magazine_drop(struct cache *cache, unsigned class)
     object_free(pool, magazine);
 }
 
-/* Sends the oldest slots of a magazine home, all except `keep` slots. */
+/* Sends the oldest slots of a magazine home, all except `keep`. */
 static void flush_locked(struct cache *cache, struct magazine *magazine, unsigned keep)
 {
     if (magazine->top <= keep)
-        return; /* so that magazine_none, which all caches share, is never written */
+        return; /* magazine_none, which all caches share, is never written */
     unsigned count = magazine->top - keep;
     for (unsigned i = 0; i < count; i++) {
         struct slab *slab = map_slab(map_get(magazine->entries[i].address));
@@ -234,8 +233,8 @@ static void flush_locked(struct cache *cache, struct magazine *magazine, unsigne
             magazine->top * sizeof *magazine->entries);
 }
 
-/* Corrects the counters after a second free of a block, which was counted like the first. The note
- * still has the block's size. */
+/* Corrects the counters after the second free of a block, which was counted like the first. The
+ * note still has the block's size. */
 static void found_twice_locked(struct cache *cache, const struct slab *slab, unsigned slot)
 {
     log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads",
@@ -256,7 +255,7 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
         }
         slab_note_end(&slab->notes[slot], slab_note_of(slab, slot));
     }
-    for (; freed; freed &= freed - 1) /* with the last of them the slab may be gone */
+    for (; freed; freed &= freed - 1) /* the last one may end the slab */
         come_home_locked(cache, slab, word * 64 + (unsigned)__builtin_ctzll(freed));
 }
 
@@ -267,7 +266,7 @@ static void drain_locked(struct cache *cache)
     struct slab_remote *remote =
         atomic_exchange_explicit(&cache->remote, NULL, memory_order_acq_rel);
     while (remote) {
-        struct slab_remote *next = remote->next; /* once drained, the word may be listed anew */
+        struct slab_remote *next = remote->next; /* after the drain the word may be listed again */
         drain_word_locked(cache, remote);
         remote = next;
     }
@@ -275,7 +274,8 @@ static void drain_locked(struct cache *cache)
 
 static void hand_back(struct cache *cache);
 
-/* Whoever lists a word after a drain that came after `resting` was set sees it set. */
+/* If the caller sees `resting` false after this, the drain that comes after `resting` is set finds
+ * the word. */
 static bool give_remote(struct slab *slab, unsigned slot)
 {
     struct cache *cache = slab_owner(slab);
@@ -287,7 +287,8 @@ static bool give_remote(struct slab *slab, unsigned slot)
     if (before & bit)
         return false;
     if (before)
-        return true; /* whoever set the first bit lists the word; it is not drained before that */
+        return true; /* the thread that set the first bit lists the word; it is not drained before
+                        that */
     struct slab_remote *first = atomic_load_explicit(&cache->remote, memory_order_relaxed);
     do
         remote->next = first;
@@ -296,8 +297,8 @@ static bool give_remote(struct slab *slab, unsigned slot)
     return true;
 }
 
-/* The caches of a resting heap are used again, or one of their blocks was freed: the heap may have
- * something to give, and the fast paths are open. */
+/* Ends the rest of a heap's caches, because one is used or one of its blocks was freed. Opens the
+ * fast paths. What was known of the heap may be wrong now. */
 static void wake_locked(struct heap *heap)
 {
     if (!atomic_load_explicit(&heap->resting, memory_order_relaxed))
@@ -363,7 +364,7 @@ static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct s
     return TARN_OK;
 }
 
-/* Takes a slot of a class, of which there is one. */
+/* Takes a slot of a class; has_slot_locked() is true. */
 static struct magazine_entry slot_take_locked(struct cache *cache, unsigned class)
 {
     struct magazine *magazine = cache->magazines[class];
@@ -408,16 +409,17 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
 /* Who owns a cache ----------------------------------------------------------------------------- */
 
 /* Makes every processor that runs this process pass a barrier. Afterwards this thread sees what the
- * cache's thread did before, and the other way round. */
+ * cache's thread did before, and that thread sees what this one did. */
 static void barrier_everywhere(void)
 {
     if (!cache_entry_is_barrier)
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave().
- * Without membarrier, entries are sequentially consistent, and so is this load of `busy`: an
- * acquiring load could come before the store of the gate. */
+/* Shuts the gates of a heap's caches and waits until no thread uses one.
+ * tests/spin/cache_taking.pml is a model of this and of hand_back(), cache_enter() and
+ * cache_leave(). Without membarrier, entries are sequentially consistent, and so this load of
+ * `busy` must be: an acquiring load could come before the store of the gate. */
 static void revoke_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
@@ -428,9 +430,9 @@ static void revoke_locked(struct heap *heap)
             sched_yield();
 }
 
-/* Gives all empty slabs of a cache to the heap, and frees its magazines for other caches. A thread
- * may have a cache for every heap that it ever used, and the magazines of all classes are many
- * times as large as the cache itself. */
+/* Gives all empty slabs of a cache to the heap, and frees its magazines. A thread may have a cache
+ * for every heap that it ever used, and the magazines of all classes are many times as large as the
+ * cache. */
 static void shed_locked(struct cache *cache)
 {
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
@@ -444,8 +446,8 @@ static void shed_locked(struct cache *cache)
     }
 }
 
-/* Opens the fast path again, unless the heap rests, or it is closed for good, by this file or
- * because the device was lost a moment ago. */
+/* Opens the fast path again, unless the heap rests or the cache is bypassed. The device may be lost
+ * at the same time: then the gate is shut again. */
 static void hand_back(struct cache *cache)
 {
     if (cache->bypassed || atomic_load_explicit(&cache->heap->resting, memory_order_relaxed))
@@ -470,7 +472,7 @@ void caches_lose(struct heap *heap)
 static void take_back_locked(struct heap *heap, bool for_good)
 {
     if (atomic_load_explicit(&heap->resting, memory_order_relaxed) && !for_good)
-        return; /* nothing was used since */
+        return; /* no cache was used since the last time */
     atomic_store(&heap->resting, true);
     if (!heap->caches)
         return;
@@ -529,7 +531,8 @@ void caches_open_locked(struct heap *heap)
     }
 }
 
-/* A cache of the heap without a thread, or a new one. */
+/* Gives the thread a cache of the heap that has no thread, or a new one. NULL if the host has no
+ * memory. */
 static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
 {
     struct cache *cache = heap->caches;

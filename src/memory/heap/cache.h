@@ -21,22 +21,21 @@
 #include "memory/heap/slab.h"
 #include "memory/heap/traced.h"
 
-/* Counts of a cache that are not published yet: plain additions by its thread, read by any thread.
- * Small blocks only. */
+/* Counts of a cache that are not published yet. Only its thread adds, without atomic operations;
+ * any thread may read. Small blocks only. */
 struct cache_counts {
     _Atomic int64_t taken, given;                     /* blocks */
     _Atomic int64_t bytes_taken, bytes_given;         /* rounded */
     _Atomic int64_t requested_taken, requested_given; /* bytes, as asked for */
 };
 
-#define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most this per cache */
+#define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: the most a peak may be too low, per cache */
 #define CACHE_EMPTY_BYTES \
-    ((size_t)1 << 20) /* of slabs with all slots at home, which a cache
-                         keeps */
+    ((size_t)1 << 20) /* bytes of empty slabs that a cache keeps; the slab that exceeds it stays */
 
-/* Free slots of one class; the next one to be taken is on top. */
+/* Free slots of one class, in a stack. */
 struct magazine {
-    uint32_t top, limit; /* owner: number of slots; constant: capacity */
+    uint32_t top, limit; /* owner: slots in it; constant: the most */
     uint32_t slot_size;  /* bytes */
     struct magazine_entry {
         uintptr_t address;
@@ -47,32 +46,32 @@ struct magazine {
 struct cache {
     /* Written by the owner in each call. */
     _Alignas(CACHE_LINE) atomic_bool busy;
-    atomic_uchar gate; /* CACHE_OPEN and so on */
+    atomic_uchar gate; /* CACHE_OPEN, CACHE_REVOKED, ... */
     struct cache_counts counts;
 
-    /* Read by anyone, seldom written. */
+    /* Read by any thread, seldom written. */
     _Alignas(
         CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: no owner; the next thread that needs a
-                                                        cache takes it */
+                                                        cache of this heap takes it */
     struct heap *heap;                               /* constant */
-    struct cache *next;                              /* heap lock: of the heap */
-    bool bypassed;                                   /* heap lock: stays revoked; every block takes
-                                                        the slow path */
-    size_t empty_bytes;                              /* owner: of the slabs in `listed` whose slots
-                                                        are all at home */
+    struct cache *next;                              /* heap lock: in the heap's list */
+    bool bypassed;                                   /* heap lock: stays revoked, so that every
+                                                        block takes the slow path */
+    size_t empty_bytes;                              /* owner: of the slabs in `listed` that are
+                                                        empty */
     struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds
                                                         nothing */
     struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
 
-    /* Written by anyone. */
-    /* A stack: words of slabs with frees by other threads */
+    /* Written by any thread. */
+    /* A stack of words of slabs with slots freed by other threads. */
     _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote;
 };
 
 extern struct magazine magazine_none;
 
-/* If the system has no membarrier, an entry must be a barrier itself: then every gate has
- * CACHE_BARRIER. Set once, before there is a second thread. */
+/* True if the system has no membarrier. Then an entry must be a barrier itself, and every open gate
+ * has CACHE_BARRIER. Set once, before there is a second thread. */
 extern bool cache_entry_is_barrier;
 enum {
     CACHE_OPEN = 0,
@@ -121,17 +120,17 @@ static inline void cache_count_given(struct cache_counts *counts, size_t size, s
     CACHE_ADD(&counts->requested_given, (int64_t)requested);
 }
 
-/* By how many bytes the published counts are low. */
+/* Bytes that the published counts are too low by. */
 static inline int64_t cache_unpublished(const struct cache_counts *counts)
 {
     return atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed) -
            atomic_load_explicit(&counts->bytes_given, memory_order_relaxed);
 }
 
-/* Returns a slot for `requested` bytes, 1 to SLAB_MOST, from a magazine; 0 if the caller must take
- * the slow path, also if the route of requests may have changed since the thread last asked. Called
- * by the cache's thread. With `traced`, a constant, the allocation is written to the trace;
- * otherwise the call fails while the trace is on. */
+/* Returns a slot for `requested` bytes, 1 to SLAB_MOST, from a magazine. 0: the caller must take
+ * the slow path. That is also so if the pool for requests may have changed since the thread last
+ * asked. Called by the cache's thread. `traced` is a constant: if true, the allocation is written
+ * to the trace; if false, the call returns 0 while the trace is on. */
 static inline __attribute__((always_inline)) uintptr_t
 cache_take_fast(struct cache *cache, const struct thread *thread, size_t requested, bool traced)
 {
@@ -194,53 +193,54 @@ cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *threa
 /* The calling thread's cache of a heap; NULL with an error text if the host is out of memory. */
 struct cache *cache_of(struct heap *heap);
 
-/* The slow path: a slot for a request, from the magazine, from frees by other threads, from a slab
- * of the cache, or from a new slab, which is made of the taken `span`. Then fills the magazine by
- * half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot, and
- * `span`, of slab_span_size(), is NULL. */
+/* The slow path of an allocation. Takes a slot from the magazine, from slots that other threads
+ * freed, or from a slab of the cache; then fills the magazine by half. If `span` is not NULL, first
+ * makes a slab of it; it is taken and has slab_span_size() bytes. Takes the heap's lock.
+ * TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot, and `span` is NULL. */
 tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
                        uintptr_t *address);
 
-/* Frees a taken slot: sends it home if the cache belongs to the calling thread or has no owner,
- * otherwise leaves it for the owner to find. Half of a full magazine goes home too. Heap lock held.
- * Counts nothing; but if another thread freed the block meanwhile, undoes what the caller has
- * counted. */
+/* Frees a taken slot under the heap's lock. If the cache belongs to another thread, leaves the slot
+ * for that thread to find. Otherwise sends it home, and half of a full magazine too. The caller
+ * counts the free. If another thread has freed the block already, takes that count back. */
 void cache_give_locked(struct slab *slab, unsigned slot);
 
-/* The same without a lock: one atomic operation, and a second one for the first free of a word.
- * False if the slot is not taken or was already freed in this way. */
+/* Frees a slot of another thread's cache without a lock, by one atomic operation, and a second one
+ * for the first free of a word. False if the slot is not taken, or was already freed in this
+ * way. */
 bool cache_give_remote(struct slab *slab, unsigned slot);
 
-/* Revokes every cache of a heap for a moment: collects slots that other threads freed, gives empty
- * slabs back to the heap, and publishes the counts. */
+/* Makes the heap's caches give up all they can: collects slots that other threads freed, gives
+ * empty slabs to the heap, and publishes the counts. The caches then rest: their gates stay shut
+ * until one is used again. */
 void caches_reclaim_locked(struct heap *heap);
 
 /* Closes the fast path of a heap for good, including kept spans: the stream was retired, or tarn is
  * shut down. */
 void caches_close_locked(struct heap *heap);
 
-/* The same because the device is lost. Takes only the list's lock and that of the part of the
- * counters. */
+/* Closes it because the device is lost. Takes only the locks of the list and of the heap's part of
+ * the counters. */
 void caches_lose(struct heap *heap);
 
-/* Opens the fast path of a heap's caches again when the heap is reused. */
+/* Opens the fast path again when the heap is reused. */
 void caches_open_locked(struct heap *heap);
 
 /* Publishes the counts of the heap's caches, which keep their slabs. */
 void caches_publish_locked(struct heap *heap);
 
-/* Stops the heap's caches, after collecting slots that other threads have freed; and lets them
- * continue. */
+/* Stops the heap's caches, after collecting slots that other threads have freed, until
+ * caches_go_on_locked(). */
 void caches_stop_locked(struct heap *heap);
 void caches_go_on_locked(struct heap *heap);
 
-/* Adds the counts that the heap's caches have not published. */
+/* Adds the counts that the heap's caches have not published to `stats`. */
 void caches_count_locked(struct heap *heap, tarn_stats *stats);
 
-/* Leaves the caches of an ending thread, with their slabs, to later threads. */
+/* Leaves the caches of an ending thread, with their slabs, to other threads. */
 void caches_of_thread_end(struct thread *thread);
 
-/* Before the first use. */
+/* Call once, before the first use. */
 void caches_init(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns which granules of a reservation are holes, and the order of a following heap's free spans by
- * address, under the heap's lock. Makes no driver call. */
+/* Owns which granules of a reservation are holes, and the address order of the free spans of a heap
+ * that follows a plan. Under the heap's lock. Makes no driver call. */
 #include "memory/heap/following.h"
 #include "base/bits.h"
 #include "base/pages.h"

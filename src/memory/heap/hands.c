@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns hands. A block's end is claimed by the exchange of its `live`, because threads with
- * different hands may free one block at the same time: one of them ends it. Hands open and close
- * under the heap's lock; a hand's lock is taken inside that, or alone. */
+/* Owns hands. Threads with different hands may free one block at the same time. So a block is
+ * claimed by exchanging its `live`, and only one thread ends it. Hands open and close under the
+ * heap's lock. A hand's lock is taken inside that, or alone. */
 #include "memory/heap/hands.h"
 #include "base/pages.h"
 #include "memory/heap/kept.h"
@@ -21,7 +21,8 @@ static unsigned count_of(const struct hand *hand)
     return atomic_load_explicit(&hand->count, memory_order_relaxed);
 }
 
-/* Whether the thread may take from the hand, or give: as for kept blocks. */
+/* Whether the thread may take blocks from the hand, or put them there: the conditions of kept
+ * blocks. */
 static bool hand_serves_locked(const struct heap *heap, const struct hand *hand,
                                const struct thread *thread)
 {
@@ -30,7 +31,7 @@ static bool hand_serves_locked(const struct heap *heap, const struct hand *hand,
 
 /* Taking --------------------------------------------------------------------------------------- */
 
-/* Which block serves, from 1; 0 for none. */
+/* The place of a block of this size in the hand, counted from 1; 0: none. */
 static unsigned find_locked(const struct heap *heap, const struct hand *hand,
                             const struct thread *thread, size_t size)
 {
@@ -41,7 +42,7 @@ static unsigned find_locked(const struct heap *heap, const struct hand *hand,
     return i > 0 && routed && hand_serves_locked(heap, hand, thread) ? i : 0;
 }
 
-/* Hands out a block, which is counted. */
+/* Hands out a block. The caller has counted it. */
 static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct thread *thread,
                              unsigned place, size_t requested, counters_oversize oversize)
 {
@@ -61,7 +62,7 @@ static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct 
     return address;
 }
 
-/* For cases that the hand's part cannot count. */
+/* The slow form, for what the hand's part cannot count alone. */
 static uintptr_t take_counted(struct heap *heap, struct hand *hand, const struct thread *thread,
                               size_t size, size_t requested)
 {
@@ -100,8 +101,8 @@ static bool has_room(const struct hand *hand, size_t size)
     return !count_of(hand) || (count_of(hand) < HAND_SPANS && hand->bytes + size <= HAND_BYTES);
 }
 
-/* Claims a block that its free may put into the hand; then it is not live. A block with `after` 0
- * is never kept (kept.h). */
+/* Claims a block to put it into the hand: then it is not live. False if it may not go there. A
+ * block with `after` 0 is never kept (kept.h). */
 static bool claim_locked(const struct heap *heap, const struct hand *hand, struct span *span,
                          uintptr_t address, const struct thread *thread)
 {
@@ -117,7 +118,7 @@ static bool claim_locked(const struct heap *heap, const struct hand *hand, struc
     return false;
 }
 
-/* Takes a claimed block, whose free is counted. */
+/* Puts a claimed block into the hand. The caller has counted its free. */
 static void put_locked(struct heap *heap, struct hand *hand, struct span *span,
                        const struct thread *thread)
 {
@@ -164,7 +165,7 @@ bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const st
 
 /* Back to the heap ----------------------------------------------------------------------------- */
 
-/* Turns all blocks of a hand but the newest `keep` into free spans. */
+/* Turns the blocks of a hand into free spans, except the newest `keep`. True if there were any. */
 static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bool open)
 {
     struct span *spans[HAND_SPANS];
@@ -199,7 +200,8 @@ void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t s
 bool hand_flush_locked(struct heap *heap, unsigned which)
 {
     struct hand *hand = &atomic_load_explicit(&heap->hands, memory_order_relaxed)->of[which];
-    return count_of(hand) && empty_locked(heap, hand, 0, true); /* what was freed before is seen */
+    return count_of(hand) &&
+           empty_locked(heap, hand, 0, true); /* a free that came before this call is seen */
 }
 
 void hands_flush_locked(struct heap *heap)
@@ -208,8 +210,8 @@ void hands_flush_locked(struct heap *heap)
         (void)hand_flush_locked(heap, i);
 }
 
-/* A thread that saw closed hands a moment ago may be about to keep a block: each zone has a new
- * state, so it does not. */
+/* A thread that saw closed hands a moment ago may be about to keep a block. The new state of each
+ * zone prevents that. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
     if (handed)
@@ -229,7 +231,7 @@ void hands_close_locked(struct heap *heap)
     handed_set_locked(heap, false);
 }
 
-/* NULL if the host has no memory. */
+/* Creates the hands of a heap, closed. NULL if the host has no memory. */
 static struct hands *make_locked(struct heap *heap)
 {
     struct hands *hands = object_alloc(&pool);
@@ -241,8 +243,8 @@ static struct hands *make_locked(struct heap *heap)
     return hands;
 }
 
-/* The blocks that are kept otherwise become free spans. If the host has no memory, hands stay
- * closed. */
+/* Opens the hands. Blocks that the heap keeps become free spans. If the host has no memory, the
+ * hands stay closed. */
 static void open_locked(struct heap *heap)
 {
     struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);

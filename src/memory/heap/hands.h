@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Hands: blocks with their own span that one thread has freed in a heap that threads compete for,
- * for the thread's next request of exactly the same size. A hand is taken under a lock of its own,
- * so threads that keep to their hands do not meet at the heap's lock.
+/* Hands: blocks with their own span that one thread has freed in a heap, for the thread's next
+ * request of exactly the same size. Each hand has its own lock. So threads that use only their
+ * hands do not compete for the heap's lock.
  *
- * A heap has open hands only while many who take its lock wait for it, and while the sets already
- * know that it has free memory (sets.h): a block in a hand is news to nobody. While the hands are
- * open, the heap keeps no other blocks (kept.h). Unlike a kept block, a block in a hand may be one
- * that the best fit would not choose; this is the price of the lock that is not taken.
+ * Hands are open only while many threads wait for the heap's lock (hands_weigh_locked()), and while
+ * the heap is in all sets that its free memory can put it in (`news` in heap.h). While hands are
+ * open, the heap keeps no other blocks (kept.h). The best fit might not choose a block that a hand
+ * gives: that is the price of not taking the lock.
  *
  * Other code does not see hands. A block in a hand has the state of a block, is in the page map,
  * and is not live. The counters count it as free. A search that finds no free span, and code that
@@ -20,19 +20,17 @@
 
 #include "memory/heap/heap.h"
 
-#define HANDS 16                       /* of a heap; with more threads, some share one */
-#define HAND_SPANS 32                  /* the most in one hand */
-#define HAND_BYTES ((size_t)256 << 20) /* the same, of more than one span */
-#define HANDS_WAIT \
-    8                   /* a lock that was waited for weighs as much as this many
-                           that were not */
-#define HANDS_OPEN 1024 /* the weight at which hands open; they close at 0 */
+#define HANDS 16                       /* per heap; further threads share them */
+#define HAND_SPANS 32                  /* the most spans in one hand */
+#define HAND_BYTES ((size_t)256 << 20) /* the most bytes in a hand with more than one span */
+#define HANDS_WAIT 8    /* a lock that had to be waited for counts as this many that did not */
+#define HANDS_OPEN 1024 /* the weight from which hands open; they close at 0 */
 #define HANDS_MOST (4 * HANDS_OPEN)
 
 struct hand {
-    struct counters_part part; /* what the hand has counted; its lock is the hand's */
+    struct counters_part part; /* what the hand has counted; its lock protects the hand */
     bool open;
-    atomic_uint count; /* of the spans below; read without the lock as a hint */
+    atomic_uint count; /* spans in the hand; also read without the lock, as a hint */
     size_t bytes;
     struct hand_span {
         size_t size;
@@ -49,32 +47,32 @@ static inline bool hands_are_open(const struct heap *heap)
     return atomic_load_explicit(&heap->handed, memory_order_relaxed);
 }
 
-/* A block of exactly `size`, to which a request was rounded, or 0: then the caller takes the slow
- * path. */
+/* Returns a block of exactly `size` bytes, the rounded size of a request, from the thread's hand.
+ * 0: the caller must take the slow path. */
 uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
 /* Frees a live block into the thread's hand; false if the caller must take the slow path. */
 bool hand_give(struct heap *heap, struct span *span, uintptr_t address,
                const struct thread *thread);
 
-/* Opens or closes the heap's hands as its lock was waited for or not. Called by the paths that
- * hands would spare. */
+/* Called by the paths that hands would spare, with the heap's lock. Weighs whether that lock was
+ * waited for, and opens or closes the hands. */
 void hands_weigh_locked(struct heap *heap, bool waited);
 static inline void hands_consider_locked(struct heap *heap, bool waited)
 {
     if (waited || heap->contention)
         hands_weigh_locked(heap, waited);
 }
-/* If the thread's hand has no room for `size` bytes, turns its older half into free spans. The
- * hands are open. */
+/* The hands are open. If the thread's hand has no room for `size` bytes, turns its older half into
+ * free spans. */
 void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t size);
-/* Turns what is in one hand, of HANDS, into free spans of the open batch; true if there was any.
- * The hands are open. */
+/* The hands are open. Turns the blocks of one hand into free spans of the open batch; true if there
+ * were any. */
 bool hand_flush_locked(struct heap *heap, unsigned which);
-/* The same of all hands. */
+/* The same for all hands. */
 void hands_flush_locked(struct heap *heap);
-/* The same, and nothing comes into hands until they are opened again. */
+/* The same, and closes the hands. */
 void hands_close_locked(struct heap *heap);
-/* Closes the hands' parts of the counters, as counters_part_close(). The hands are closed. */
+/* Closes the counters' parts of the hands (counters_part_close()). The hands are closed. */
 void hands_counters_close(struct heap *heap);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The heap: the memory of one pool for one stream. The memory of a pool belongs to its store
- * (arena.h).
+/* The heap: the memory of one pool for one stream. The pool's memory as a whole belongs to its
+ * store (arena.h).
  *
- * A heap is made of zones, runs and spans (span.h). A free span may be reused on the heap's stream
- * at once. Its pieces may be unmapped, or serve another stream, only when it is idle (batches.h). A
- * block that other streams have used waits for them when it is freed (uses.h). A heap may follow a
- * plan (following.h). The sets in which other code finds it are in sets.h. */
+ * A heap has zones, runs and spans (span.h). A free span may be reused on the heap's stream at
+ * once. Its pieces may be unmapped, or serve another stream, only when it is idle (batches.h). A
+ * freed block that other streams have used waits for them (uses.h). A heap may follow a plan
+ * (following.h). Other code finds heaps in sets (sets.h). One lock, `lock`, protects a heap. */
 #ifndef TARN_MEMORY_HEAP_H
 #define TARN_MEMORY_HEAP_H
 
@@ -32,9 +32,9 @@ struct hands;
 #define SLAB_CLASSES 40
 #define HEAP_KEPT 8
 
-/* What the growths of a heap have done so far, by which the next one decides (growth.c). All 0 when
- * the heap begins a new life, and when it has given up all its memory: then it starts again, as the
- * next repetition of the program does. A member of the heap, under its lock. */
+/* What the growths of a heap have done so far. The next growth decides by it (growth.c). All fields
+ * are 0 when the heap begins a new life, and when it has given up all its memory. A member of the
+ * heap, under its lock. */
 struct growths {
     size_t gained;    /* bytes that growths created, or took from the unmapped pieces of the
                          store */
@@ -45,75 +45,76 @@ struct growths {
     unsigned regrets; /* growths that added memory while `lent` was not 0, at most REGRETS_MOST */
 };
 
-/* The memory of one pool for one stream. Made at the first use of the stream in the pool
+/* The memory of one pool for one stream, created at the first use of the stream in the pool
  * (heap_of()). Never destroyed: an empty heap whose stream is retired, or whose pool has ended, is
- * reused. Everything is under `lock`, unless a field says otherwise. */
+ * reused. `lock` protects every field, unless its comment names another lock. */
 struct heap {
     _Alignas(CACHE_LINE) quick_mutex lock;
     struct arena *arena;   /* constant */
     unsigned number;       /* constant: the index of its cache in a thread's table */
-    struct store *store;   /* of the pool; once the heap is given up, the default pool's, until it
-                              is reused */
+    struct store *store;   /* the pool's; after the heap was given up, the default pool's */
     struct stream *stream; /* constant until it is retired */
     unsigned incarnation;  /* of the stream */
-    atomic_uint place;     /* in the trace (traced.h); 0: none yet in this life */
-    bool retired; /* the stream is retired, or the heap was given up with its pool: its last mark is
+    atomic_uint place;     /* its number in the trace (traced.h); 0: no record yet in this life */
+    bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
     struct zone zones[ZONES];
-    atomic_bool resting;                 /* lock to change: its caches have nothing to give, and
-                                            their gates are shut (cache.c) */
-    mutex caches_lock;                   /* held beside `lock` to change the list below; takes no
-                                            other */
-    struct cache *caches;                /* of its threads, including threads that have ended */
-    struct waiting waiting;              /* blocks that are freed, and that other streams still
-                                            use */
-    struct capture_order *capture_order; /* work that the stream's captured work comes after; NULL
-                                            while not needed */
-    size_t free_bytes;                   /* of the free spans */
+    atomic_bool resting;                 /* its caches have nothing to give, and their gates are
+                                            shut (cache.c); changes under `lock` */
+    mutex caches_lock;                   /* taken inside `lock` to change the list `caches`; a
+                                            leaf */
+    struct cache *caches;                /* of all its threads, also those that have ended */
+    struct waiting waiting;              /* freed blocks that other streams still use */
+    struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
+                                            needed now */
+    size_t free_bytes;                   /* in free spans */
     unsigned known;                      /* HEAP_*: what is known of its memory (sets.h) */
-    uint64_t states;                     /* the highest number of a zone's state */
+    uint64_t states;                     /* the highest state number given to a zone so far */
     struct counters_splits splits;
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
     struct growths growths;      /* what its growths have done so far */
-    bool saves;                  /* blocks go where they hold little in place; as the last growth
-                                    found */
-    struct span_reserve reserve; /* span objects */
+    bool saves;                  /* large blocks too go where they hold fewer pieces in place; each
+                                    growth decides */
+    struct span_reserve reserve; /* unused span objects */
     struct batches batches;      /* which of its memory is idle */
 
     struct heap *next;                                /* arena lock: in the arena's list */
-    struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: of its stream, while that is
-                                                         not retired */
-    struct heap *next_unused;                         /* heaps_lock: in the queue of heaps to be
-                                                         reused */
+    struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: in the list of its stream,
+                                                         until that is retired */
+    struct heap *next_unused;                         /* heaps_lock: in the queue of empty heaps to
+                                                         be reused */
 
-    struct heap_member sets[HEAP_SETS]; /* the sets that it is in; the arena's `sets_lock` */
-    bool lends;                         /* it is in its store's `lenders` */
-    struct heap_sums sums;              /* sets_lock: what the sums have of it */
-    size_t longest;                     /* and its longest free span, bytes; 0: not in `summed` */
+    struct heap_member sets[HEAP_SETS]; /* sets_lock of the arena: the heap's place in each set */
+    bool lends;                         /* it is in its store's set `lenders` */
+    struct heap_sums sums;              /* sets_lock: what the store's sums contain of this heap */
+    size_t longest;                     /* sets_lock: bytes of the longest free span in the sums; 0:
+                                           not in `summed` */
     struct tree_node by_longest;        /* sets_lock: in its store's `summed` */
-    /* A free span from this size on is news to the sets. 0, at first and when the sets' list of
-     * unmarked heaps ends: each is, and no block is kept. A granule: the sets know of small spans.
-     * SIZE_MAX: of all; only then hands open. */
+    /* From this size on, a span that becomes free must be reported by heap_news_locked(). 0 in a
+     * new heap, and while its open batch is empty: every free is reported, and no block is kept. A
+     * granule: the heap is in its stream's list of unmarked heaps. SIZE_MAX: it is among its
+     * store's lenders too; only then may hands open. */
     size_t news;
-    struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in the list of its stream */
-    bool unmarked;                                  /* sets_lock to change: it is in that list */
+    struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in its stream's list */
+    bool unmarked;                                  /* it is in that list; changes under
+                                                       sets_lock */
 
-    /* Kept blocks (kept.h), the newest last; the part's lock. */
-    struct counters_part part; /* of its store's counters */
+    /* Kept blocks (kept.h), newest last. The lock of `part`. */
+    struct counters_part part; /* its part of its store's counters */
     struct {
         size_t size; /* bytes */
         uintptr_t start;
-        uint64_t before; /* its zone's state before it was cut */
+        uint64_t before; /* the zone's state before the block was cut */
         struct span *span;
     } kept[HEAP_KEPT];
     atomic_uint kept_count;
     atomic_bool keeps;             /* whether blocks may be kept */
-    bool kept_before;              /* lock, while the heap is held: `keeps` as it was */
-    atomic_bool handed;            /* blocks are kept in hands (hands.h), not here; also under
-                                      `lock` to change */
-    int contention;                /* lock: how much threads compete for it */
-    _Atomic(struct hands *) hands; /* lock to change: NULL until threads compete */
+    bool kept_before;              /* while heaps_stop() is in force: `keeps` before it */
+    atomic_bool handed;            /* hands are open (hands.h), so nothing is kept here; changes
+                                      under both locks */
+    int contention;                /* how much threads compete for `lock` (hands_weigh_locked()) */
+    _Atomic(struct hands *) hands; /* NULL until threads compete; changes under `lock` */
 };
 
 /* The heap of a stream in a pool, created at its first use. */
@@ -121,7 +122,7 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
 /* The same without creating it: NULL if there is none. */
 struct heap *heap_if_used(struct store *store, struct stream *stream);
 
-/* The value of a heap's stream, also when that is retired. Heap lock. */
+/* The value of a heap's stream, also after the stream was retired. Heap lock. */
 static inline tarn_stream heap_stream_value(const struct heap *heap)
 {
     const struct stream *stream = heap->stream;
@@ -133,39 +134,41 @@ static inline tarn_stream heap_stream_value(const struct heap *heap)
 
 /* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
 struct heap *heap_next(struct arena *arena, struct heap *heap);
-/* A heap's store now, or a moment ago. */
+/* The store of a heap. It may change as soon as the call returns. */
 struct store *heap_store(struct heap *heap);
-/* Whether the heap's idle memory may be taken for a store: store_serves(). With no lock held. */
+/* Whether the heap's idle memory may be taken for a store (store_serves()). Takes the heap's
+ * lock. */
 bool heap_serves(struct heap *heap, const struct store *wanting);
 
-/* Stops all heaps of an arena, with their caches and kept spans, and prevents the creation of
- * others; and lets them continue. Takes every heap's lock. So the caller holds none, and until the
- * end takes only locks that come later in the order. */
+/* heaps_stop() stops the fast paths of all heaps of an arena and the creation of heaps, until
+ * heaps_go_on(). Between the two the caller holds every heap's lock. So it may not hold one before,
+ * and takes only locks that come later in the order. */
 void heaps_stop(struct arena *arena);
 void heaps_go_on(struct arena *arena);
 
 /* A request after rounding. */
 struct request {
-    size_t size;      /* bytes, rounded as the store does */
+    size_t size;      /* bytes, rounded by the rules of the store */
     size_t requested; /* bytes, as asked for */
     size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
-    size_t front;     /* bytes of `size` before the caller's pointer; for debug mode */
+    size_t front;     /* bytes of `size` before the caller's pointer: debug mode's zone */
     bool slab;        /* a slab serves it */
-    bool own;         /* for the library: the block has its own span, marked so; no other pool
-                         serves it */
+    bool own;         /* the library itself uses the block: it gets its own span, and from no other
+                         pool */
     tarn_tag tag;
 };
 
-/* Bytes of debug mode's zones: of the front zone of a block with an alignment, or of any block in a
- * slab; and of the smallest zone behind a block. */
+/* Bytes of debug mode's zone in front of a block with its own span and this alignment; 0 without
+ * zones. */
 static inline size_t zone_in_front(size_t alignment)
 {
     return debug_has(DEBUG_REDZONE) ? alignment : 0;
 }
+/* Bytes of the smallest zone behind a block. */
 #define ZONE_BEHIND ((size_t)256)
 
 /* Whether every block takes the slow path, because debug mode, a tool or the driver's checker must
- * see each block. */
+ * see it. */
 static inline bool fast_paths_are_barred(void)
 {
     return debug_has(DEBUG_BLOCKS) || announcer || (driver->checking && driver->checking());
@@ -176,16 +179,17 @@ static inline enum zone_kind zone_of(size_t size)
     return size <= COUNTERS_SMALL ? ZONE_SMALL : ZONE_LARGE;
 }
 
-/* Whose free memory serves what the zone cannot, for lack of anything better. */
+/* The zone whose free memory is used when a request's own zone has none. */
 static inline enum zone_kind zone_other(enum zone_kind zone)
 {
     return zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL;
 }
 
-/* Enters a block into the page map, and removes it. If several blocks begin in one page, the entry
- * is the first of them: in plain segments, also of different heaps; and in virtual memory restored
- * small blocks, of one heap. */
+/* Enters a block into the page map. If several blocks begin in one page, the entry is the first of
+ * them. That happens in plain segments, also between heaps, and with restored small blocks of one
+ * heap. */
 void span_enter_shared_locked(struct span *span);
+/* Removes a block from the page map. The block behind it in the page becomes the entry. */
 void span_leave_shared_locked(struct span *span);
 static inline void span_enter_locked(const struct heap *heap, struct span *span)
 {
@@ -207,34 +211,36 @@ static inline bool span_idle_locked(const struct heap *heap, const struct span *
     return span->batch <= heap->batches.idle;
 }
 
-/* Addresses of a heap that have no memory any more become unclaimed, or holes of its reservation
- * if it follows a plan (following.h). */
+/* Gives up addresses that have no memory any more: they become unclaimed. Inside the reservation of
+ * a heap that follows a plan they become holes (following.h). */
 void heap_unclaim(struct heap *heap, uintptr_t start, size_t size);
 void heap_unclaim_locked(struct heap *heap, uintptr_t start, size_t size);
 
-/* Gives `stream`'s heaps, of every pool, up to the device's other streams. */
+/* Retires the heaps of `stream` in all pools, so that other streams may use their memory. On
+ * failure none is retired. */
 tarn_status heap_retire(struct stream *stream);
 
-/* Whether its memory can be taken out of it for others: its stream is retired, or its pool left
+/* Whether other heaps may take all its idle memory: its stream is retired, or its pool left
  * behind. */
 bool heap_is_left_behind_locked(const struct heap *heap);
-/* The stream is about to capture, and nothing can be marked on it then: so what was freed for it so
- * far is, in every pool. */
+/* Closes the open batches of all heaps of a stream that is about to capture. During the capture no
+ * mark can be recorded on it. */
 void heaps_learn(struct stream *stream);
-/* The store is left behind: its heaps' idle memory is the default pool's to take. */
+/* Marks a store as left behind and closes the fast paths of its heaps. From then on the default
+ * pool may take their idle memory. */
 void heaps_leave_behind(struct store *store);
-/* Whether nothing is left in any heap of a store that was left behind; then they are given up, to
- * be used again. */
+/* Gives the heaps of a store that was left behind up for reuse, if all are empty. Returns whether
+ * they are. */
 bool heaps_give_up(struct store *store);
 
-/* Closes the fast paths of all heaps of a device for good, before the last trim; or because it is
- * lost. */
+/* Closes the fast paths of all heaps of a device for good, before the last trim. */
 void heaps_close(struct arena *arena);
+/* The same because the device is lost. Takes the arena's lock; the caller may hold heaps' locks. */
 void heaps_lose(struct arena *arena);
-/* Has the fast paths of all heaps take the way that the trace needs, or not any more. */
+/* Makes the fast paths of all heaps follow a change of trace_is_on(). */
 void heaps_trace_turned(void);
 
-/* Whether the heap has no runs, no ghosts, and no batch whose end is not known. Queries marks. */
+/* Whether the heap has no runs, no ghosts, and no batch that may not be idle. Queries marks. */
 bool heap_is_empty_locked(struct heap *heap);
 
 #endif

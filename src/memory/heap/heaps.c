@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table from streams to heaps in each pool: it creates heaps, handles the end of a stream
- * or pool, and reuses heaps. A heap is never destroyed: an empty one is reused, together with the
- * caches that threads have for it. */
+/* Owns the table from streams to heaps in each pool. Creates heaps, ends them with their stream or
+ * pool, and reuses them. A heap is never destroyed: an empty one is reused, with the caches that
+ * threads have for it. `heaps_lock` protects the table, the lists of streams, and the queue of
+ * unused heaps. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
@@ -67,7 +68,7 @@ bool heap_is_empty_locked(struct heap *heap)
            !heap->zones[ZONE_LARGE].runs && !heap->ghosts;
 }
 
-/* The queue of retired heaps, which are reused when they are empty. heaps_lock. */
+/* The queue of retired heaps. Those that are empty are reused. heaps_lock. */
 static void unused_push_locked(struct heap *heap)
 {
     struct arena *arena = heap->arena;
@@ -85,9 +86,9 @@ static struct heap *unused_pop_locked(struct arena *arena)
     return heap;
 }
 
-/* An empty heap that no code can reach, to be reused. heaps_lock. Threads may have caches for the
- * heap. These are empty, and serve the same threads again when the heap is reused. Looks at a few
- * in turn: there may be many with blocks that were never freed. */
+/* An empty heap that no code can reach, to be reused; NULL if there is none. Threads may have
+ * caches for it; these are empty, and serve the same threads again. Looks at no more than 8 heaps,
+ * in turn: many may have blocks that were never freed. heaps_lock. */
 static struct heap *heap_unused_locked(struct arena *arena)
 {
     const struct heap *last = arena->unused_last;
@@ -134,10 +135,10 @@ static void count_retired(struct arena *arena, int change)
     mutex_unlock(&arena->lock);
 }
 
-/* For creating heaps; before heaps' and arenas' locks */
+/* Taken before the locks of heaps and arenas. */
 static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS);
 
-/* Where a store keeps its heap of a stream. */
+/* The default pool keeps its heap in the stream, any other pool in a table by the stream's slot. */
 struct heap *heap_if_used(struct store *store, struct stream *stream)
 {
     struct heap *heap = NULL;
@@ -150,7 +151,7 @@ struct heap *heap_if_used(struct store *store, struct stream *stream)
     return heap;
 }
 
-/* Makes room for heap_enter(). */
+/* Makes room for heap_enter() in the table. */
 static tarn_status heap_enter_prepare(struct store *store, const struct stream *stream)
 {
     unsigned slots = store->heap_slots ? store->heap_slots : 8;
@@ -199,7 +200,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
             return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
-    /* For a request that was in progress then */
+    /* A request that was in progress when the store was left behind may still create a heap. */
     bool left_behind = atomic_load(&store->left_behind);
     if (fresh ? left_behind : !left_behind)
         count_retired(arena, left_behind ? 1 : -1);
@@ -252,8 +253,8 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
     return status;
 }
 
-/* The part of a retirement that cannot fail, after batches_end_prepare_locked() has recorded the
- * mark at the end of the stream's work. */
+/* The part of a retirement that cannot fail. batches_end_prepare_locked() has recorded the last
+ * mark. */
 static void retire_locked(struct heap *heap)
 {
     batches_end_locked(heap);
@@ -268,8 +269,8 @@ static void retire_locked(struct heap *heap)
     unused_push_locked(heap);
 }
 
-/* All heaps are prepared before any is retired. If one fails, none is retired, and those before it
- * keep their new mark. */
+/* All heaps are prepared before any is retired. If one fails, none is retired. Those before it keep
+ * their new mark. */
 tarn_status heap_retire(struct stream *stream)
 {
     tarn_status status = TARN_OK;
@@ -293,15 +294,15 @@ tarn_status heap_retire(struct stream *stream)
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
-    atomic_store(&store->left_behind, true); /* first, so that a cache that is created from now on
-                                                is closed */
+    atomic_store(&store->left_behind, true); /* first, so that caches created from now on are
+                                                closed */
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
             caches_reclaim_locked(heap); /* so that heaps_learn() finds all free memory */
-            hooks.plan_end_locked(heap); /* the next pool may be the one that the plan has */
+            hooks.plan_end_locked(heap); /* so that the next pool may follow the plan */
         }
         heap_sets_update_locked(heap, false);
         mutex_unlock(&heap->lock);
@@ -342,13 +343,13 @@ bool heaps_give_up(struct store *store)
             stream_leave_locked(heap);
             unused_push_locked(heap);
         }
-        caches_publish_locked(heap); /* while the pool's counters still exist */
+        caches_publish_locked(heap); /* while the pool's counters exist */
         counters_part_close(&heap->part);
         hands_counters_close(heap);
         spare_spans_destroy_locked(heap);
         heap->retired = true;
-        hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool
-                                        was left behind */
+        hooks.plan_end_locked(heap); /* a request in progress may have begun it after the pool was
+                                        left behind */
         heap_sum_end_locked(heap);
         heap->known = 0;
         heap->store = &store->arena->store;
@@ -390,7 +391,7 @@ void heaps_close(struct arena *arena)
 
 void heaps_lose(struct arena *arena)
 {
-    mutex_lock(&arena->lock); /* of the list; heaps' locks may be held by the caller */
+    mutex_lock(&arena->lock); /* protects the list; the caller may hold heaps' locks */
     for (struct heap *heap = arena->heaps; heap; heap = heap->next)
         caches_lose(heap);
     mutex_unlock(&arena->lock);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow path of kept spans, and which blocks are live. A kept span has the state of a block and
- * is in the page map, but is in no tree and not live. What is named _locked runs under the heap's
- * lock, and takes the lock of its part of the counters inside it; the rest takes that lock
- * alone. */
+/* The slow path of kept spans, and the claiming and ending of live blocks. A kept span has the
+ * state of a block and is in the page map, but it is in no tree and not live. Functions that end in
+ * _locked run under the heap's lock and take the lock of its part of the counters inside it. The
+ * others take that lock alone. */
 #include "memory/heap/kept.h"
 
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
@@ -64,7 +64,8 @@ void kept_give_back_locked(struct heap *heap)
     }
 }
 
-/* The new states come first: a block that another thread keeps before them is flushed. */
+/* The new states come first. A block that another thread keeps before them is flushed here; after
+ * them none is kept. */
 void kept_end_locked(struct heap *heap)
 {
     zones_change_locked(heap);
@@ -161,7 +162,7 @@ void span_unclaim_locked(struct heap *heap, struct span *span)
 
 bool span_is_live_locked(struct heap *heap, struct span *span, size_t *requested, tarn_tag *tag)
 {
-    bool live = span_claim_locked(heap, span); /* nobody hands it out anew meanwhile */
+    bool live = span_claim_locked(heap, span); /* so that no other thread hands it out meanwhile */
     if (live) {
         *requested = span->requested;
         *tag = span->tag;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept spans: the last few blocks with their own span that were freed in a heap, for the next
- * request of exactly the same size. They are taken and given under one short lock, that of the
- * heap's part of the counters, and are not cut, joined, or looked up.
+/* Kept spans: the last blocks with their own span that were freed in a heap, for the next requests
+ * of exactly the same sizes. They are taken and given under one short lock, that of the heap's part
+ * of the counters. They are not cut, joined, or looked up.
  *
  * A block is kept only if that does not change the placement. Each change of a zone's free spans
- * gives the zone a new state number, and a block has the numbers from before and after it was cut.
- * If the zone is still in the state after the cut, a free of the block undoes the cut: the earlier
+ * gives the zone a new state number. A block has the numbers from before and after it was cut. If
+ * the zone is still in the state after the cut, a free of the block undoes the cut. The earlier
  * state is back, in which a request of that size would be cut at the same place again. So kept
  * spans are a stack of undone cuts.
  *
  * Other code does not see kept spans. The counters count a kept block as free, and a second free
- * finds it not live. Code that searches, joins or gives up memory of the heap first turns kept
- * spans into free spans (kept_flush_locked()). So no free span is missed, and a closed batch
+ * finds that it is not live. Code that searches, joins or gives up memory of the heap first turns
+ * kept spans into free spans (kept_flush_locked()). So no free span is missed, and a closed batch
  * contains everything that was freed before.
  *
- * A block with a span is *live* from the moment it is handed out until it is freed, except while
- * other code has claimed it, to look at it or to free it under the heap's lock. */
+ * A block with a span is *live* from the moment it is handed out until it is freed. While other
+ * code has claimed it, to look at it or to free it under the heap's lock, it is not live. */
 #ifndef TARN_MEMORY_KEPT_H
 #define TARN_MEMORY_KEPT_H
 
@@ -36,14 +36,14 @@ static inline void kept_state_set(struct heap *heap, const struct span *span, ui
     atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
 }
 
-/* Whether blocks may be kept, and handed out and freed with no more than the heap's locks: nobody
- * has to see each one, and the heap's stream and pool are in use. */
+/* Whether blocks may be kept. If so, the heap's stream and pool are in use, and no tool has to see
+ * each block. */
 static inline bool heap_keeps(const struct heap *heap)
 {
     return atomic_load_explicit(&heap->keeps, memory_order_relaxed);
 }
 
-/* Which kept block serves a request of a size, from 1; 0 for none. */
+/* The place of a kept block that serves a request of this size, counted from 1; 0: none. */
 static inline unsigned kept_find_locked(const struct heap *heap, const struct thread *thread,
                                         size_t size)
 {
@@ -58,7 +58,7 @@ static inline unsigned kept_find_locked(const struct heap *heap, const struct th
                : 0;
 }
 
-/* Hands out a kept block, which is counted. */
+/* Hands out a kept block. The caller has counted it. */
 static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread *thread,
                                          unsigned place, size_t requested,
                                          counters_oversize oversize)
@@ -79,14 +79,15 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
     return address;
 }
 
-/* For cases that the heap's part cannot count. */
+/* The slow forms, for a thread or a size that the heap's part cannot count alone. */
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
                             size_t requested);
 bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address,
                        const struct thread *thread);
 
-/* A block of exactly `size`, to which a request was rounded, or 0: then the caller takes the slow
- * path. Also 0 if the route of requests may have changed since the thread last asked. */
+/* Returns a kept block of exactly `size` bytes, the rounded size of the request. 0: the caller must
+ * take the slow path. That is also so if the pool for requests may have changed since the thread
+ * last asked. */
 static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t size,
                                   size_t requested)
 {
@@ -102,8 +103,8 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
 }
 
-/* Whether a free keeps the block: it is live, no other stream has used it, and no other block was
- * cut or freed after it. */
+/* Whether a free may keep the block: it is live, no other stream has used it, and no block of the
+ * zone was cut or freed after it, or all of them were undone. */
 static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span,
                                         uintptr_t address, const struct thread *thread)
 {
@@ -115,7 +116,7 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
            (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
-/* Keeps a block, whose free is counted. */
+/* Keeps a block. The caller has counted its free. */
 static inline void kept_give_locked(struct heap *heap, struct span *span,
                                     const struct thread *thread)
 {
@@ -154,7 +155,7 @@ static inline void kept_flush_stack_locked(struct heap *heap)
     if (atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
         kept_give_back_locked(heap);
 }
-/* The same, and what is in hands. */
+/* The same, also for the blocks in hands. */
 static inline void kept_flush_locked(struct heap *heap)
 {
     kept_flush_stack_locked(heap);
@@ -162,32 +163,33 @@ static inline void kept_flush_locked(struct heap *heap)
         hands_flush_locked(heap);
 }
 
-/* The same, and closes the hands. No block that was cut before is kept from now on: each becomes a
- * free span, under the heap's lock. */
+/* Turns kept spans into free spans and closes the hands. No block that was cut before is kept from
+ * now on: it becomes free under the heap's lock. */
 void kept_end_locked(struct heap *heap);
 
-/* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which
- * memory; and stops it. */
+/* At the start of a heap's life: allows keeping, unless a checker must see who owns which
+ * memory. */
 void kept_open_locked(struct heap *heap);
+/* Stops keeping for good. */
 void kept_close_locked(struct heap *heap);
-/* Stops keeping blocks for a while; returns the value to restore. */
+/* Stops keeping blocks for a while. Returns the value for kept_go_on_locked(). */
 bool kept_pause_locked(struct heap *heap);
 void kept_go_on_locked(struct heap *heap, bool keeps);
-/* Stops keeping blocks because the device is lost: takes only the part's lock. Kept blocks stay
- * kept until a flush. */
+/* Stops keeping because the device is lost. Takes only the part's lock. Kept blocks stay kept until
+ * a flush. */
 void kept_lose(struct heap *heap);
 
 /* Hands out a span that has become a block: makes it live, counts it, and writes it to the
  * trace. */
 void span_begin_locked(struct heap *heap, struct span *span);
-/* Ends a live block, whose free is counted: only its memory remains. False if it is not live, or if
- * its part cannot count that; then nothing has changed. */
+/* Ends a live block and counts its free: only its memory remains. False if it is not live, or if
+ * the heap's part cannot count the free; then nothing has changed. */
 bool span_end_locked(struct heap *heap, struct span *span);
-/* Claims a live block under its heap's lock, so that no other thread frees it meanwhile. False if
- * it is not live. The claim ends when the block ends, or is given back. */
+/* Claims a live block, so that no other thread frees it meanwhile. False if it is not live. The
+ * claim ends when the block ends, or by span_unclaim_locked(). */
 bool span_claim_locked(struct heap *heap, struct span *span);
 void span_unclaim_locked(struct heap *heap, struct span *span);
-/* Whether a span's block is live at this moment; if so, returns the requested size and the tag. */
+/* Whether a span's block is live now. If so, returns the requested size and the tag. */
 bool span_is_live_locked(struct heap *heap, struct span *span, size_t *requested, tarn_tag *tag);
 
 #endif

@@ -2,17 +2,17 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the sets of heaps: those of a store, those that serve every store, those that may lend
- * memory, and those that nobody uses. With them no call looks at heaps that do not concern it. A
- * set changes under the lock of the heap that enters or leaves it, and of the sets. A walk holds
- * neither between two steps: it goes on by the number of the last heap, which never changes, so
- * that heaps may come and go meanwhile.
+ * memory, and those that nobody uses. So no call looks at heaps that do not concern it. A set
+ * changes under the lock of the heap that enters or leaves it, and the arena's `sets_lock`. A walk
+ * holds neither lock between two steps. It continues by the number of the last heap, which never
+ * changes. So heaps may come and go during a walk.
  *
- * A heap is among the givers until a search has found nothing in it, and from the next change on:
- * so a search comes to it once for all changes in between.
+ * A heap is among the givers from each change until a search has found nothing in it. So searches
+ * look at a heap once for all changes in between.
  *
- * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. Likewise
- * the list of a stream's heaps whose open batch may have something, which needs a mark before the
- * stream captures. */
+ * The lenders may include heaps that have nothing to lend, but no heap that has something is
+ * missing. The same is true of a stream's list of unmarked heaps, whose open batches need a mark
+ * before the stream captures. */
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
@@ -47,7 +47,7 @@ static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *s
         tree_insert_by(&set->heaps, &member->node, is_newer);
 }
 
-/* The list of a stream's heaps whose open batch may have something. */
+/* The list of a stream's heaps whose open batch may not be empty. */
 static void unmarked_enter(struct heap *heap)
 {
     struct stream *stream = heap->stream;
@@ -81,14 +81,14 @@ struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream
     return next;
 }
 
-/* The newest heap that is older than one of a number. */
+/* The newest heap in the set whose number is lower than `number`. */
 static struct heap *older_locked(const struct heap_set *set, uint64_t number)
 {
     struct tree_node *node = tree_find_first(&set->heaps, is_older, number);
     return node ? HEAP_OF(node) : NULL;
 }
 
-/* The same, older than a heap that may have left the set; NULL: the newest of all. */
+/* The newest heap older than `heap`, which may have left the set; NULL: the newest of all. */
 static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind kind,
                                 const struct heap *heap)
 {
@@ -107,7 +107,7 @@ struct heap *heap_next_of(struct store *store, const struct heap *heap)
     return next;
 }
 
-/* Of two heaps, of which each may be NULL, the one with the higher number. */
+/* The one of two heaps with the higher number. Each may be NULL. */
 static struct heap *newer(struct heap *a, struct heap *b)
 {
     return !b || (a && a->number > b->number) ? a : b;
@@ -164,7 +164,7 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     return walk->heap;
 }
 
-/* The sets of heaps of which something is not known. */
+/* Updates the two sets of heaps of which something is not known. */
 static void enter_known(struct heap *heap, bool unused)
 {
     struct arena *arena = heap->arena;
@@ -221,7 +221,8 @@ void heap_news_locked(struct heap *heap, size_t size)
     heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
-/* Kept blocks become free spans, and so does the next block that is freed: none is missed. */
+/* First kept blocks become free spans, and the new states make the next free do so too. So no block
+ * is missed. */
 void heap_lends_end_locked(struct heap *heap)
 {
     size_t granule = heap->arena->granule;
@@ -238,7 +239,7 @@ void heap_lends_end_locked(struct heap *heap)
     mutex_unlock(&heap->arena->sets_lock);
 }
 
-/* As above. */
+/* Kept blocks: see heap_lends_end_locked(). */
 void heap_unmarked_end_locked(struct heap *heap)
 {
     kept_end_locked(heap);

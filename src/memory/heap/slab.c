@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the shape of slabs: classes, sizes, the making and ending of one. Slab objects come from
- * pools of their own and are never anything else, so that a wrong pointer's stale entry still finds
- * a slab to be compared with. */
+/* Owns the shape of slabs: classes, sizes, creating and destroying. Slab objects have pools of
+ * their own, and their memory is never used for anything else. So a thread that has a stale page
+ * map entry, for a wrong pointer, still reads a slab. */
 #include "memory/heap/slab.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -32,7 +32,7 @@ void slab_tables_fill(void)
     for (size_t size = 512; size <= SLAB_MOST; class ++) {
         slab_sizes[class] = (uint32_t)size;
         size +=
-            /* An eighth of the doubling that it is in */
+            /* an eighth of the power of two below it */
             size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size));
     }
     class = 0;
@@ -43,8 +43,7 @@ void slab_tables_fill(void)
     }
 }
 
-/* Bytes of a slab: few enough to be small, enough for eight slots, and at most 1/16 of them lost at
- * the end. */
+/* The smallest number of pages that has at least eight slots and loses at most 1/16 at its end. */
 size_t slab_span_size(unsigned class)
 {
     size_t slot_size = slab_sizes[class], bytes = MAP_PAGE;

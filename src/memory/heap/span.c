@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns spans and runs: cutting, joining, best fit. Makes no driver call. Functions whose name ends
- * in _locked run under the heap's lock and keep these invariants: spans fill their run without
- * gaps, two free spans never touch, free_bytes is the sum of the free spans. */
+ * in _locked run under the heap's lock. Invariants: spans fill their run without gaps, two free
+ * spans never touch, free_bytes is the sum of the free spans. */
 #include "memory/heap/span.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -21,8 +21,8 @@ static struct object_pool runs = OBJECT_POOL(struct run);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 
-/* By size and then by address, as one number of two words: without a branch, which no processor
- * could predict. */
+/* The order by size and then address, compared as one number of two words: it has no branch, which
+ * a processor could not predict. */
 static inline bool is_before(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -35,8 +35,7 @@ static int by_size(const struct tree_node *a, const struct tree_node *b)
     return is_before(a, b) ? -1 : is_before(b, a);
 }
 
-/* The same order, independent of addresses: by the segment's number, then by the offset in the
- * segment. */
+/* The same order without addresses: by the segment's number, then by the offset in the segment. */
 static int by_size_and_serial(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -120,7 +119,8 @@ static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run
     if (run->next)
         run->next->previous = run;
     heap->zones[zone].runs = run;
-    if (heap_is_left_behind_locked(heap)) /* a request was in progress */
+    if (heap_is_left_behind_locked(heap)) /* a request was in progress when the heap was left
+                                             behind */
         heap_sets_update_locked(heap, false);
 }
 
@@ -223,8 +223,8 @@ static size_t padding(const struct span *span, size_t alignment)
     return (size_t)(-span->start & (alignment - 1));
 }
 
-/* The smallest free span that is large enough. With an alignment, first tries a few spans that may
- * be large enough, then one that certainly is. */
+/* The smallest free span that is large enough. With an alignment, first tries up to 16 spans that
+ * may be large enough, then one that certainly is. */
 static struct span *span_smallest_locked(const struct zone *zone, size_t size, size_t alignment)
 {
     struct tree_node *node = tree_find_first(&zone->free, is_at_least, size);
@@ -236,7 +236,8 @@ static struct span *span_smallest_locked(const struct zone *zone, size_t size, s
     return node ? SPAN_OF(node) : NULL;
 }
 
-/* The best fitting free span, if the rules of a plain store allow it to serve the request. */
+/* The best fitting free span; NULL if there is none, or if the rules of a plain store do not let it
+ * serve the request. */
 static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size,
                                      size_t alignment)
 {
@@ -252,7 +253,7 @@ static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, siz
     return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
 }
 
-/* Bytes of the pieces that lie entirely in a free span, and that a block at [start, start + size)
+/* Bytes of the pieces that are entirely in a free span, and that a block at [start, start + size)
  * would hold in place. */
 static size_t bytes_tied(const struct arena *arena, const struct span *span, uintptr_t start,
                          size_t size)
@@ -267,10 +268,11 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span, uin
     return tied;
 }
 
-/* Returns the offset of a block in a free span. A large block of a heap that does not save goes to
+/* Returns the offset of a block in a free span. In a heap that does not save, a large block goes to
  * the low end: then a program that repeats itself gets the same addresses again, and free memory
  * collects above. Any other block goes to the end where it holds less in place, because only a
- * piece that is entirely free can be mapped elsewhere; if both ends are equal, to the low end. */
+ * piece that is entirely free can be mapped elsewhere. If both ends are equal, it goes to the low
+ * end. */
 static size_t placement(const struct heap *heap, const struct span *span, size_t size,
                         size_t alignment)
 {
@@ -293,13 +295,14 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
     if (!left || store->kind.pieces)
         return left;
     struct segment_rules rules = store_rules(store);
-    /* Slabs are cut exactly */
+    /* Slabs are cut exactly, whatever their zone. */
     bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE;
     return !store_has(store, STORE_NO_SPLIT) && rules_cut(&rules, large, size, left);
 }
 
-/* The state of the result, a span that was cut off a free one: kept spans serve only requests
- * without an alignment. If each free is news, none is kept. */
+/* Completes the result, a span that was cut off a free one. A block cut with an alignment is never
+ * kept, since kept spans serve only requests without one. If every free must be reported (`news` is
+ * 0), none is kept. */
 static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment,
                                uint64_t before)
 {
@@ -392,9 +395,9 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 #define ASIDE_TRIES 64
 
 /* Of the free spans of the large zone, the one where a block holds the least in place, at most
- * `most` bytes. The unused rest of a piece that a block already holds costs nothing more. A small
- * block between large ones would separate their free memory. So, unless the heap saves, it goes
- * only where no large block fits. */
+ * `most` bytes. The rest of a piece that a block already holds costs nothing. A small block between
+ * large ones would separate their free memory. So, unless the heap saves, only spans too small for
+ * a large block are used. */
 static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment,
                                            size_t most)
 {
@@ -421,8 +424,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most,
                                    struct span **result)
 {
-    /* Not where each rank must get the same place, and not if the heap follows a plan, which
-     * reserves that memory. */
+    /* Not with fixed addresses, where each rank must get the same place. Not if the heap follows a
+     * plan, which reserves that memory. */
     const struct store *store = heap->store;
     bool may = store->kind.pieces && !store->kind.fixed && !heap->following;
     struct span *span = may ? span_find_aside_locked(heap, size, alignment, most) : NULL;
@@ -492,7 +495,8 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return TARN_ERROR_NO_ROOM;
-    if (heap->retired) { /* no stream orders the block's users after earlier ones */
+    if (heap->retired) { /* the heap's stream has ended, so it does not order the block's user after
+                            earlier users */
         heap_learn_locked(heap, false);
         if (!span_idle_locked(heap, next))
             return TARN_ERROR_NO_ROOM;
@@ -512,7 +516,7 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     return TARN_OK;
 }
 
-/* Joins `right` to `left`. `right` is a run that begins where `left` ends. */
+/* Joins the run `right`, which begins where `left` ends, to `left`. */
 static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left,
                              struct run *right)
 {
@@ -597,7 +601,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         run->end = end;
     } else {
         span->run = run;
-        if (heap->store->kind.pieces) { /* a segment already has them */
+        if (heap->store->kind.pieces) { /* a segment has its bounds already */
             run->start = start;
             run->end = end;
         }
@@ -665,8 +669,8 @@ bool heap_has_free_locked(const struct heap *heap, size_t size)
     return false;
 }
 
-/* Under the lock of its part: who keeps a block, or takes a kept one, compares the state and writes
- * another in one go. */
+/* Under the part's lock, because a thread that keeps a block, or takes a kept one, compares and
+ * changes the state under it. */
 void zones_change_locked(struct heap *heap)
 {
     counters_part_lock(&heap->part);

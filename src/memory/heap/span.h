@@ -35,13 +35,12 @@ enum span_state {
     SPAN_SLAB,
 };
 
-/* A part of a run: free, or one block, or one slab. The words before a colon say in which state a
+/* A part of a run: free, one block, or one slab. The words before a colon say in which state a
  * field is valid. Its heap owns it, from heap_add_locked() or a cut until it is joined to a
  * neighbour or its memory leaves the heap.
  *
- * A span has three cache lines: fields that few spans use, fields for searching, cutting and
- * joining, and the rest. It begins at a line, because the spans of different heaps lie side by
- * side. */
+ * A span has three cache lines: fields that few spans use; fields for searching, cutting and
+ * joining; the rest. It is aligned to a line, because spans of different heaps lie side by side. */
 struct span {
     _Alignas(CACHE_LINE) struct tree_node
         by_start;      /* free, large: in the tree of a heap that follows a plan (following.h) */
@@ -56,49 +55,49 @@ struct span {
     bool split; /* free: counted as inactive_split */
     bool own;   /* block: belongs to the library, not to the program */
     tarn_tag tag;
-    counters_oversize oversize; /* block: which counter has it; the part's lock, or the claimer */
+    counters_oversize oversize; /* block: which counter has it; the lock of the heap's part, or by
+                                   the thread that claimed the block */
 
     struct run *run;
-    uint64_t batch;   /* free: the last batch that its memory was freed in */
+    uint64_t batch;   /* free: the newest batch in which any of its memory was freed */
     size_t requested; /* block: bytes, as requested */
     union {
-        uint64_t before;   /* block: its zone's state before the block was cut; 0: unknown */
-        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen when it
-                              became free */
+        uint64_t before;   /* block: its zone's state before it was cut; 0: unknown */
+        uint64_t freed_at; /* free, plain segment: the store's `searches` when it became free */
     };
-    _Atomic uint64_t after; /* block: its zone's state after the block was cut; 0: unknown */
+    _Atomic uint64_t after; /* block: its zone's state after it was cut; 0: unknown */
     struct use *uses;       /* block, pending */
-    /* Never changes while the span is in the page map. The fields from here on are last, because a
-     * thread that found the span in the page map may read them after the span has ended: an unused
-     * span object keeps them. */
+    /* Constant while the span is in the page map. The fields from here on are last because a thread
+     * that found the span in the page map may read them after the span has ended: an unused span
+     * object keeps them. */
     _Atomic(struct heap *) heap;
-    /* Its owner has the block, and no code has claimed it (kept.h). To change under the lock of the
+    /* The program has the block, and no code has claimed it (kept.h). Changes under the lock of the
      * heap's part, or of the hand's. */
     atomic_bool live;
 };
 
-/* A contiguous range of mapped addresses of one heap, cut into spans. Its zone lists it. */
+/* A contiguous range of mapped addresses of one heap, cut into spans. Listed by its zone. */
 struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
-    uint64_t serial; /* of a kind whose runs are one piece each: the run's number in its store, from
-                        1; constant */
+    uint64_t serial; /* in a store whose runs are one piece each: the run's number in the store,
+                        from 1; constant */
 
-    /* For a plain segment (segment.h), which is a run for all its life. Constant while one heap has
-     * it, except the last four fields. */
+    /* Only for a plain segment (segment.h), which is one run all its life. Constant while one heap
+     * has it, except the last four fields. */
     struct heap *heap;
     struct store *store;
     driver_stream native;        /* the stream that the segment was allocated for */
     const struct stream *stream; /* the same stream */
     unsigned stream_incarnation; /* of `stream` */
-    bool large;                  /* its zone is that of large blocks */
-    counters_oversize oversize;  /* which counter has it */
+    bool large;                  /* it belongs to the large zone */
+    counters_oversize oversize;  /* which counter has the segment */
     uint64_t generation;         /* of its mapping (generation.h) */
-    atomic_uint anchors;         /* of live blocks in it; while there are any, it stays */
+    atomic_uint anchors;         /* of live blocks in it; while there are any, the segment stays */
     struct tree_node by_start;   /* in the table of segments; the table's lock */
-    bool listed;                 /* it is in the table; the table's lock */
-    bool joined;                 /* it is a run of `heap`; otherwise on its way into a heap, or out;
+    bool listed;                 /* it is in that table; the table's lock */
+    bool joined;                 /* it is a run of `heap`; false: on its way into a heap, or out;
                                     the table's lock */
 };
 
@@ -107,90 +106,92 @@ struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
     size_t bytes;           /* of the runs */
-    _Atomic uint64_t state; /* the heap's lock, or the part's: changes whenever the free spans
-                               change (kept.h) */
+    _Atomic uint64_t state; /* changes whenever the free spans change (kept.h); the heap's lock, or
+                               the part's */
 };
 
-/* Span objects in reserve, so that cutting and joining need no other lock. A member of the heap,
- * under its lock. */
+/* Unused span objects, so that cutting and joining need no other lock. A member of the heap, under
+ * its lock. */
 struct span_reserve {
     struct span *first; /* linked by `next` */
     unsigned count;
 };
 
-/* Cuts a span off the best fitting free span: the smallest that is large enough; of equal ones, the
- * one at the lowest address. The state of the result is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY,
+/* Takes a span of `size` bytes off the best fitting free span: the smallest that is large enough;
+ * of equal ones, the one at the lowest address. The result is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY,
  * without a text, if none fits. */
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **span);
-/* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects,
- * of which those that are used become NULL. */
+/* Takes [start, start + size) out of the free span that contains it; cannot fail. The result is
+ * SPAN_TAKEN. `fresh` are two new span objects; those that are used become NULL. */
 struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                  struct span *fresh[2]);
-/* The same from a given free span, which must be large enough. In a plain segment the result may be
- * larger than requested. */
+/* As span_take_locked(), from a given free span, which must be large enough. In a plain segment the
+ * result may be larger than requested. */
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment,
                             struct span **result);
-/* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
+/* As span_take_at_locked(), with span objects of the heap. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start,
                                    size_t size, struct span **result);
-/* As span_take_locked(), for a small block or slab, from the large zone: where it holds the least
- * memory in place, and at most `most` bytes. */
+/* As span_take_locked(), but takes memory of the large zone for a small block or slab. Chooses the
+ * place that ties the fewest bytes of whole free pieces, at most `most`. */
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most,
                                    struct span **span);
-/* Frees a span that was in use: it joins the open batch. Merges it with free neighbours. */
+/* Frees a span that was in use: it joins the open batch and merges with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
-/* Frees a span that was taken but not used: it keeps its batch. Merges it with free neighbours. */
+/* Frees a span that was taken but not used: it keeps its batch and merges with free neighbours. */
 void span_return_locked(struct heap *heap, struct span *span);
 /* Removes a free span from its tree. */
 void span_remove_locked(struct heap *heap, struct span *span);
-/* Cuts `more` bytes off the front of the free span behind `span` and adds them to `span`.
- * TARN_ERROR_NO_ROOM, without a text, if there are not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On
- * failure nothing has changed. */
+/* Moves `more` bytes from the front of the free span behind `span` to `span`. TARN_ERROR_NO_ROOM,
+ * without a text, if there are not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure nothing has
+ * changed. */
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
-/* Spans and runs as objects; NULL with an error text when the host is out of memory. */
+/* Span and run objects. NULL with an error text if the host is out of memory. */
 struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
-/* The same for spans, from the heap's reserve and back to it; and frees the reserve: a heap that
- * may never be reused keeps none, because there are as many heaps as there were pools at once. */
+/* Span objects from the heap's reserve, and back to it. */
 struct span *span_create_locked(struct heap *heap);
 void span_destroy_locked(struct heap *heap, struct span *span);
+/* Frees the reserve. A heap that may never be reused keeps none. */
 void spare_spans_destroy_locked(struct heap *heap);
 
-/* Splits a taken span at `offset`: the rest becomes the given new span, behind it. */
+/* Splits a taken span at `offset`: the rest becomes `fresh`, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
-/* Takes a taken span whose memory is no longer mapped out of its run and destroys it; where it had
- * neighbours on both sides, `spare` becomes the run of those behind it, and is NULL then. */
+/* Takes a taken span whose memory is no longer mapped out of its run, and destroys it. If it had
+ * neighbours on both sides, `*spare` becomes the run of those behind it, and is set to NULL. */
 void span_leave_locked(struct heap *heap, struct span *span, struct run **spare);
 
-/* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind
- * `base`, the last span of a run that ends at start, or, where that is NULL, as `run`, a fresh one.
- * Joins runs that now touch. The span is taken. */
+/* Adds new idle memory, mapped at [start, end), to the heap as `span`, which becomes SPAN_TAKEN. It
+ * goes behind `base`, the last span of a run that ends at `start`. If `base` is NULL, it becomes
+ * the new run `run`. Joins runs that now touch. */
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base,
                              struct run *run, struct span *span, uintptr_t start, uintptr_t end);
 
-/* Takes a run that is one free span, which stays its `first`, out of the heap; and puts it, idle as
- * it is, into another. */
+/* Takes a run that is one free span out of the heap. The span stays its `first`. */
 void run_detach_locked(struct heap *heap, struct run *run);
+/* Adds such a run to a heap, as idle memory. */
 void run_attach_locked(struct heap *heap, struct run *run);
 
-/* The whole pieces in a row inside a free span, from its start on except anchored ones, that give
- * at least `wanted` bytes but not above `most`. */
+/* Finds whole pieces in a row inside a free span: of at least `wanted` bytes if there are so many,
+ * and at most `most`. Skips anchored pieces at the start of the span, and ends before the next
+ * one. */
 void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted,
                        size_t most, uintptr_t *start, uintptr_t *end);
-/* Of a plain store: whether a free span would go back once it is idle. */
+/* Plain stores: whether a free span is a whole segment that may be freed once it is idle. */
 bool span_is_free_segment_locked(const struct heap *heap, const struct span *span);
-/* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is
+/* Whether a free span contains a whole piece, or is a whole segment, that may leave it once it is
  * idle. */
 bool span_has_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a span of at least `size` bytes is free. */
 bool heap_has_free_locked(const struct heap *heap, size_t size);
-/* Gives the zones of a heap that has no memory the order of its store. */
+/* Sets the order of a heap's free spans to that of its store. The heap has no memory. */
 void zones_init(struct heap *heap);
-/* Gives each zone a new state: what is freed next is not kept (kept.h). */
+/* Gives each zone a new state, so that no block that is live now is kept when it is freed
+ * (kept.h). */
 void zones_change_locked(struct heap *heap);
 
 #endif

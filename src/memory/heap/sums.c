@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is known of heaps that have not changed: that one has nothing to give, and the sums of
- * what lies free. Each heap is looked at again after it has changed, and only then. */
+/* Owns what is known of heaps that have not changed: which are bare, and the sums of what is free
+ * in them. A heap is looked at again only after it has changed. */
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
@@ -12,8 +12,8 @@
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 #define BY_LONGEST(node) TREE_ENTRY(node, struct heap, by_longest)
 
-/* Whether a free span has a whole piece in it, or is a whole segment, that it may give up one day:
- * when it is idle, is not anchored any more, and its pool is not held any more. */
+/* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
+ * now: it may not be idle, be anchored, or its pool may be held. */
 static bool has_piece_locked(const struct heap *heap, const struct span *span)
 {
     const struct arena *arena = heap->arena;
@@ -22,7 +22,7 @@ static bool has_piece_locked(const struct heap *heap, const struct span *span)
     if (span->size < arena->granule)
         return false;
     if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
-        return true; /* it has no pieces now */
+        return true; /* it has no pieces now; they return with the resume */
     uintptr_t end = span->start + span->size;
     const struct piece *piece = arena_piece(arena, span->start);
     if (piece->address < span->start && piece->address + piece->size < end)
@@ -61,8 +61,8 @@ static bool is_shorter(const struct tree_node *a, const struct tree_node *b)
     return x->longest != y->longest ? x->longest < y->longest : x->number < y->number;
 }
 
-/* The bytes of a free span that are in pieces of which other spans have a part. Such a piece lies
- * over the start of the span, or over its end. */
+/* The bytes of a free span in pieces that other spans share. Only the first and the last piece of
+ * the span can be such. */
 static size_t bytes_tied(const struct arena *arena, const struct span *span)
 {
     uintptr_t end = span->start + span->size;
@@ -80,7 +80,7 @@ static void look_locked(const struct heap *heap, struct heap_sums *sums, size_t 
 {
     *sums = (struct heap_sums){0};
     *longest = 0;
-    /* It has addresses, but no memory */
+    /* A suspended store has addresses, but no memory. */
     if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
         return;
     sums->free = heap->free_bytes;
@@ -117,7 +117,8 @@ static void set_sums_locked(struct heap *heap, const struct heap_sums *sums, siz
     mutex_unlock(&heap->arena->sets_lock);
 }
 
-/* A heap in which blocks wait stays among the changed: who reads the sums wants to see for what. */
+/* A heap in which blocks wait stays among the changed, because readers of the sums want to see
+ * which streams it waits for. */
 void heap_sum_locked(struct heap *heap)
 {
     struct heap_sums sums;

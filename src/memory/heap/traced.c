@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns nothing: the slow side of traced.h. */
+/* The slow path of traced.h. Owns nothing. */
 #include "memory/heap/traced.h"
 
 uint32_t heap_place_make(struct heap *heap)

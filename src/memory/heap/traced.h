@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the memory layer writes to the trace. Each call is one load while that is off. A block is
- * reported under the lock of its heap, or by its cache's thread while that is busy, or under the
- * lock of its heap's part of the counters. So code that holds all of these sees blocks as the trace
- * describes them. */
+/* What the memory layer writes to the trace. While that is off, each call is one load. A block is
+ * reported under its heap's lock, or while its cache's thread is busy, or under the lock of its
+ * heap's part of the counters. So code that holds all of these sees blocks as the trace describes
+ * them. */
 #ifndef TARN_MEMORY_TRACED_H
 #define TARN_MEMORY_TRACED_H
 
 #include "device/tracing.h"
 #include "memory/heap/heap.h"
 
-/* The heap's place in the trace: it has one from its first record to the end of its life. */
+/* The heap's place in the trace. Made at its first record; valid until the end of the heap's
+ * life. */
 uint32_t heap_place_make(struct heap *heap);
 static inline uint32_t heap_place(struct heap *heap)
 {
@@ -26,7 +27,8 @@ static inline void trace_block(enum trace_kind kind, struct heap *heap, uintptr_
         trace_event(kind, heap_place(heap), address, size, tag);
 }
 
-/* Whether a record can be written with no look-up, lock or call. Else the slow path is for it. */
+/* Whether a record can be written without a look-up, a lock or a call. Otherwise the slow path
+ * writes it. */
 static inline bool trace_is_quick(const struct heap *heap, const struct thread *thread)
 {
     return thread->trace && atomic_load_explicit(&heap->place, memory_order_relaxed) &&
@@ -41,7 +43,7 @@ static inline void trace_quickly(enum trace_kind kind, const struct heap *heap,
               atomic_load_explicit(&heap->place, memory_order_relaxed), thread->region, 0, tag);
 }
 
-/* About a pool, a store's device as a whole, or a stream in a pool; from outside the locks. */
+/* Writes a record about a pool as a whole. With no lock held. */
 void trace_store(enum trace_kind kind, const struct store *store, uint64_t size);
 
 #endif

@@ -7,8 +7,8 @@
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
-/* The marks of a heap are on one stream, one after the other. When one has finished, all earlier
- * ones have too, also one that cannot be queried because a capture has taken it. */
+/* All marks of a heap are on one stream. When one has finished, all earlier ones have too, also one
+ * that cannot be queried because a capture has taken it. */
 static void batches_advance_locked(struct heap *heap)
 {
     unsigned done = 0;
@@ -28,7 +28,7 @@ static void batches_advance_locked(struct heap *heap)
         heap->batches.closed[i] = heap->batches.closed[i + done];
 }
 
-/* Where no further batch has a place, the mark replaces the newest one. */
+/* Closes the open batch. If there are HEAP_BATCHES closed ones already, it replaces the newest. */
 static tarn_status batch_close_locked(struct heap *heap)
 {
     struct mark *mark = NULL;

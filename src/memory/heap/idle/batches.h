@@ -18,32 +18,32 @@ struct heap;
 
 /* The batches of one heap. A member of the heap, under its lock. */
 struct batches {
-    uint64_t open;  /* the number of the batch that frees join */
-    uint64_t idle;  /* the number of the last idle batch */
+    uint64_t open;  /* the batch that frees join */
+    uint64_t idle;  /* the last idle batch */
     bool open_used; /* something was freed in the open batch */
     struct {
         uint64_t number;
         struct mark *mark;
-    } closed[HEAP_BATCHES]; /* the batches that are neither open nor known as idle, oldest first */
+    } closed[HEAP_BATCHES]; /* batches neither open nor known to be idle, oldest first */
     unsigned count;         /* of `closed` */
 };
 
-/* Finds out which batches are idle. With `close` also closes the open batch if something was freed
- * in it, unless the heap is retired, has HEAP_BATCHES closed batches already, or the mark cannot be
- * recorded. Never waits. A foreign stream's batch stays open: heap_learn_foreign_locked(). */
+/* Finds out which batches are idle. With `close` also closes the open batch, if something was freed
+ * in it. It stays open if the heap is retired, has HEAP_BATCHES closed batches, the mark cannot be
+ * recorded, or the stream is foreign (heap_learn_foreign_locked()). Never waits. */
 void heap_learn_locked(struct heap *heap, bool close);
-/* The same, and closes the open batch of a foreign stream too. Its mark makes all blocking streams
- * of the device wait for each other, so this is for code that will wait for the mark. */
+/* The same with `close`, also for a foreign stream. Its mark makes all blocking streams of the
+ * device wait for each other. So call this only to wait for the mark. */
 void heap_learn_foreign_locked(struct heap *heap);
 
-/* The end of a heap's life. The first records the last mark. On failure the batches are as before.
- * After the second, what is freed joins the batch of that mark, since nothing is queued on the
- * stream any more. */
+/* Records the last mark of a heap whose life ends. On failure the batches are as before. */
 tarn_status batches_end_prepare_locked(struct heap *heap);
+/* After that: everything that is freed from now on joins the batch of the last mark, since nothing
+ * more is queued on the stream. */
 void batches_end_locked(struct heap *heap);
-/* Whether no batch is left whose end is not known. Queries marks. */
+/* Whether all batches are idle. Queries marks. */
 bool batches_are_idle_locked(struct heap *heap);
-/* A new life: the open batch is a new one. All earlier ones are idle. */
+/* Begins a heap's new life: all earlier batches are idle, and a new one is open. */
 void batches_begin_locked(struct heap *heap);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns points and orders. An order is the set of nodes that a stream's last nodes are or come
- * after, closed under what these wait for: so when the last nodes have moved on, only what lies
- * between is asked about. That holds while the new last nodes are behind all of the old ones; where
- * a program has set them back (cuStreamUpdateCaptureDependencies) the set is made anew. Edges that
- * are added to a node later only make an order larger: what is missed is a chance. Under the lock
- * of whoever owns the object. */
+/* Owns points and orders. An order is a set of nodes: a stream's last nodes and all nodes before
+ * them. When the last nodes have moved on, only the nodes in between are asked about. This works
+ * while the new last nodes come after all old ones. If the program has set them back
+ * (cuStreamUpdateCaptureDependencies()), the set is built again. An edge that is added to a known
+ * node later is missed: that costs a chance, and proves nothing wrong. Under the heap's lock. */
 #include "memory/heap/idle/capture_order.h"
 #include "base/pages.h"
 #include "device/capture.h"
@@ -21,13 +20,13 @@ struct tips {
 
 struct capture_order {
     uint64_t capture;
-    bool given_up;          /* for this capture */
-    struct tips tips, next; /* the stream's last nodes, of which the rest follows; and what they are
-                               becoming */
+    bool given_up;          /* nothing can be found out in this capture */
+    struct tips tips, next; /* the stream's last nodes that `nodes` was built from; and its last
+                               nodes now */
     unsigned count, room;   /* room: 0 or a power of two */
-    uint32_t walk;          /* the number of the last one */
+    uint32_t walk;          /* the number of the last walk */
     driver_node *nodes;     /* in the order in which they were found */
-    uint32_t *met;          /* each node's last walk */
+    uint32_t *met;          /* per node: the last walk that met it */
     uint32_t *places;       /* 2 * room: 1 + an index of `nodes`, by hash; 0: free */
 };
 
@@ -76,7 +75,7 @@ void point_destroy(struct point *point)
 
 /* ---- The set ---- */
 
-/* Where a node is in `places`, or the free place for it. */
+/* The entry of a node in `places`, or the free entry for it. */
 static uint32_t *place_of(const struct capture_order *order, driver_node node)
 {
     const unsigned mask = 2 * order->room - 1;
@@ -118,7 +117,7 @@ static bool set_enlarge(struct capture_order *order)
     return true;
 }
 
-/* Notes that the walk has met a node, which is new or not. */
+/* Notes that the walk has met a node. Adds it if it is new. False if there is no room. */
 static bool meet(struct capture_order *order, driver_node node)
 {
     if (order->count == order->room && !set_enlarge(order))
@@ -136,8 +135,8 @@ static bool meet(struct capture_order *order, driver_node node)
 
 /* ---- Walking ---- */
 
-/* Adds the last nodes to be, and all that they wait for and that is not there. False where
- * something cannot be found out. */
+/* Adds the nodes of `next` and all new nodes before them. False if something cannot be found
+ * out. */
 static bool walk(struct capture_order *order, int device)
 {
     driver_node before[ORDER_BEFORE];
@@ -156,8 +155,8 @@ static bool walk(struct capture_order *order, int device)
     return well;
 }
 
-/* Whether the last walk has met all that were the last nodes before: else what they were behind may
- * not be behind the new ones. */
+/* Whether the last walk has met all previous last nodes. Otherwise nodes before these may not be
+ * before the new last nodes. */
 static bool is_behind_the_old_tips(const struct capture_order *order)
 {
     for (unsigned i = 0; i < order->tips.count; i++)
@@ -200,7 +199,7 @@ static bool follow(struct capture_order *order, int device)
     return false;
 }
 
-/* Notes last nodes, which are gone with the driver's next call. */
+/* Copies last nodes, which the driver's next call overwrites. */
 static bool tips_copy(struct tips *tips, const driver_node *nodes, size_t count)
 {
     if (count > ORDER_NODES)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that wait: their owner has freed them, and work of other streams still uses them. wait.c
- * owns all of it, under the heap's lock. */
+/* Blocks that wait: their owner has freed them, and other streams still use them. All of it belongs
+ * to wait.c, under the heap's lock. */
 #ifndef TARN_MEMORY_USES_H
 #define TARN_MEMORY_USES_H
 
@@ -18,15 +18,15 @@ struct span;
  * is in its queue, and is counted in the first use of its block. */
 struct use {
     struct use *next;           /* of the same block; the block's span or slab has the first one */
-    struct tree_node by_stream; /* among them, unless it is a caller's event */
-    struct stream *stream;      /* NULL: the caller's event, already in `mark` */
+    struct tree_node by_stream; /* in the tree of the block's uses; not for a caller's event */
+    struct stream *stream;      /* NULL: the use is a caller's event, already in `mark` */
     unsigned incarnation;
     struct mark *mark;   /* recorded when the block is freed; NULL before, and while recording
                             fails */
-    bool marked;         /* `mark` is recorded: NULL then means finished. The mark of the stream's
-                            retirement may replace it */
+    bool marked;         /* `mark` is recorded, or NULL because it has finished. The mark of the
+                            stream's retirement may replace it */
     uint64_t capture;    /* the one capture in which the stream used the block; 0: none, or it used
-                            it elsewhere too */
+                            the block elsewhere too */
     struct point *point; /* the stream's position in the capture when the block was freed; NULL:
                             unknown */
     struct debug_block *watch; /* first use: debug mode checks the block before it is free;
@@ -35,15 +35,15 @@ struct use {
     struct use_queue *queue;     /* NULL: the use belongs to no heap (uses_sum_locked()) */
     struct use *earlier, *later; /* pending: neighbours in the queue */
     struct use *first;           /* pending: the first use of the block; otherwise NULL */
-    uint64_t number;             /* pending: of the block, in the order in which the heap's blocks
-                                    began to wait */
+    uint64_t number;             /* pending: the block's number, in the order in which the heap's
+                                    blocks began to wait */
 
-    /* First use only. */
+    /* Only in the first use of a block. */
     struct tree streams; /* the block's uses by stream */
-    unsigned pending;    /* of the block's uses */
+    unsigned pending;    /* pending uses of the block */
     struct span *span;
-    unsigned slot;            /* of a slab */
-    struct use *next_watched; /* of the heap's list */
+    unsigned slot;            /* of the slab in `span` */
+    struct use *next_watched; /* in the heap's list `watched` */
 };
 
 /* Pending uses, linked by `earlier` and `later`. */
@@ -55,11 +55,11 @@ struct use_list {
  * it. The marks of one stream end in their order, so a check begins with the first use and
  * continues while uses have ended. */
 struct use_queue {
-    struct use_queue *next;     /* of the heap */
-    struct tree_node by_stream; /* among them */
+    struct use_queue *next;     /* in the heap's list */
+    struct tree_node by_stream; /* in the heap's tree */
     struct stream *stream;
     unsigned incarnation;
-    bool events;              /* its uses are callers' events, recorded before the free, in the
+    bool events;              /* its uses are callers' events, recorded before the free; in the
                                  order of recording */
     struct waiting *waiting;  /* of the heap */
     size_t users;             /* uses that refer to it, including those of live blocks */
@@ -73,11 +73,11 @@ struct waiting {
     struct use_queue *queues; /* of the streams that use blocks, live or freed */
     struct tree by_stream;    /* the same queues */
     size_t unused;            /* queues without uses */
-    size_t blocks;            /* that are freed and wait */
-    size_t uses;              /* of these blocks, pending */
+    size_t blocks;            /* freed blocks that wait */
+    size_t uses;              /* pending uses of these blocks */
     size_t bytes;             /* of these blocks */
-    uint64_t ever;            /* blocks that have ever waited: the number of the last one */
-    struct use *watched;      /* first uses of blocks that only debug mode still holds */
+    uint64_t ever;            /* the number of the last block that began to wait */
+    struct use *watched;      /* first uses of blocks that wait only for debug mode */
 };
 
 #endif

@@ -2,12 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns uses, and each heap's queues of pending uses. There is one queue per stream that uses
- * blocks, so the cost of a check does not depend on the number of waiting blocks. The objects in
- * which a block waits are created when the block is used, so a free cannot fail for lack of host
- * memory. A mark that cannot be recorded at the free is recorded later. A use leaves its queue only
- * when its own mark has ended: the order of a queue decides which use is asked about first, never
- * which block is free. Runs under the heap's lock, except for additions to a list that does not
- * belong to a block yet. */
+ * blocks, so the cost of a check does not depend on the number of waiting blocks. The objects for
+ * waiting are created when a block is used, so a free cannot fail for lack of host memory. A mark
+ * that cannot be recorded at the free is recorded later. A use leaves its queue only when its own
+ * mark has ended: the order of a queue decides which use is asked about first, never which block is
+ * free. Runs under the heap's lock, except for additions to a list that belongs to no block yet. */
 #include "memory/heap/idle/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -24,7 +23,7 @@ static struct object_pool all_queues = OBJECT_POOL(struct use_queue);
 
 #define QUEUE_OF(node) TREE_ENTRY(node, struct use_queue, by_stream)
 
-/* The order of queues, and of uses: by stream, incarnation, and whether events are meant. */
+/* The order of queues, and of uses: by stream, incarnation, and whether they are events. */
 static int stream_order(const struct stream *a, unsigned a_incarnation, const struct stream *b,
                         unsigned b_incarnation)
 {
@@ -121,8 +120,8 @@ static uint64_t place_of(const struct use *use)
     return use->mark ? mark_place(use->mark).number : 0;
 }
 
-/* Inserts a use after those whose marks were recorded earlier. That is the end of the queue, except
- * for callers' events that were recorded in another order than the frees, and for uses that have
+/* Inserts a use after those whose marks were recorded earlier. That is at the end of the queue,
+ * except for callers' events, which may have been recorded in another order, and for uses that have
  * finished. */
 static void queue_insert(struct use *use)
 {
@@ -175,7 +174,7 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
     return use;
 }
 
-/* Adds a use that belongs to one capture; with 0, to none. */
+/* Adds a use that belongs to one capture; 0: to none. */
 static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream,
                            unsigned incarnation, uint64_t capture)
 {
@@ -231,7 +230,7 @@ static struct use *use_destroy(struct use *use)
     return next;
 }
 
-/* Records a mark after the present work of the using stream, if there is none yet. */
+/* Records a mark after the work queued on the using stream, if the use has none yet. */
 static tarn_status use_mark(struct use *use)
 {
     if (use->marked)
@@ -241,16 +240,15 @@ static tarn_status use_mark(struct use *use)
     return status;
 }
 
-/* Work on a lost device counts as ended: it will never touch memory again, so nothing needs to
- * wait. */
+/* Work on a lost device counts as ended: it will never touch memory again. */
 static bool is_over(tarn_status status)
 {
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Queries a use that has its mark. A mark that a capture has taken can only be recorded again on
- * its own stream. If that stream was retired since, the mark of the retirement, which comes later,
- * replaces it. */
+/* Whether a use that has its mark has ended. A mark that a capture has taken can only be recorded
+ * again on its own stream. If that stream was retired since, the mark of its retirement, which
+ * comes later, replaces it. */
 static bool use_ended(struct use *use)
 {
     tarn_status status = use->mark ? mark_query(use->mark) : TARN_OK;
@@ -304,7 +302,7 @@ size_t wait_size(const struct use *use)
     return span->state == SPAN_SLAB ? span->slab->slot_size : span->size;
 }
 
-/* Returns the memory of a block without remaining uses to the heap. */
+/* Returns the memory of a block to the heap. No use of it is pending. */
 static void block_end_locked(struct heap *heap, struct use *uses)
 {
     struct span *span = uses->span;
@@ -337,12 +335,12 @@ static void block_end_locked(struct heap *heap, struct use *uses)
 /* The state of one check of a heap's queues. */
 struct pass {
     struct heap *heap;
-    size_t ended;      /* blocks that have become free, or that debug mode must check */
-    bool asked, knows; /* of the order of captured work */
+    size_t ended;      /* blocks that have become free, or that debug mode must check now */
+    bool asked, knows; /* whether the order of captured work was asked for; whether it is known */
 };
 
-/* Whether a use belongs to a capture that the heap's stream takes part in now, and that holds its
- * memory. Then only the graph shows when the use has ended. */
+/* Whether a use belongs to a capture that the heap's stream takes part in now, and that holds the
+ * heap's memory. Then only the graph shows whether the use has ended. */
 static bool is_captured(struct pass *pass, const struct use *use)
 {
     struct heap *heap = pass->heap;
@@ -366,8 +364,7 @@ static bool is_ordered(struct pass *pass, const struct use *uses)
     return true;
 }
 
-/* The work of other streams on a block has ended: frees it, unless debug mode must check it
- * first. */
+/* All uses of a block have ended: frees it, unless debug mode must check it first. */
 static void work_ends_locked(struct pass *pass, struct use *uses)
 {
     struct heap *heap = pass->heap;
@@ -398,8 +395,8 @@ static void look_at_watched_locked(struct pass *pass)
     }
 }
 
-/* Records one mark for all uses of a stream that could not be marked when their blocks were freed:
- * it comes after all of them. */
+/* Records one mark for all uses of a stream that could not be marked before. It comes after all of
+ * them. */
 static void queue_mark(struct use_queue *queue)
 {
     struct mark *mark = NULL;
@@ -418,8 +415,8 @@ static void queue_mark(struct use_queue *queue)
     mark_release(mark);
 }
 
-/* Ends blocks with uses that cannot be marked, if the graph orders these uses before the heap's
- * stream. Each use belongs to another block. */
+/* Ends blocks with uses that cannot be marked, if the graph orders those uses before the heap's
+ * stream. */
 static void look_at_captured_locked(struct pass *pass, struct use_queue *queue)
 {
     for (struct use *use = queue->unmarked.first, *next; use; use = next) {
@@ -440,7 +437,7 @@ static void look_at_queue_locked(struct pass *pass, struct use_queue *queue)
     }
 }
 
-/* The queues of a heap in which blocks wait; NULL: all others have no pending uses. */
+/* The queues of a heap, if blocks wait. Otherwise NULL: no queue has pending uses. */
 static struct use_queue *queues_of(const struct heap *heap)
 {
     return heap->waiting.blocks ? heap->waiting.queues : NULL;
@@ -470,8 +467,8 @@ void heap_collect(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-/* Whether a block waits for a stream. If so, also returns the mark of the block that has waited
- * longest, or NULL if its work has ended since the last check. */
+/* Whether a block waits for a stream. If so, `mark` is the mark of the block that has waited
+ * longest, or NULL if some work has ended since the last check. */
 static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
@@ -489,7 +486,7 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
     return oldest || ended;
 }
 
-/* The oldest batch whose end would make pieces idle, or UINT64_MAX. */
+/* The oldest batch whose end would make a piece idle; UINT64_MAX: none. */
 static uint64_t batch_oldest_locked(struct heap *heap)
 {
     uint64_t oldest = UINT64_MAX;
@@ -525,7 +522,8 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark)
     while (closed < heap->batches.count && heap->batches.closed[closed].number < batch)
         closed++;
     if (closed == heap->batches.count)
-        closed = 0; /* no batch can be closed before one has ended */
+        closed = 0; /* all HEAP_BATCHES are closed: the batch cannot be closed before one has
+                       ended */
     if (heap->batches.count && mark_can_wait(heap->batches.closed[closed].mark))
         *mark = mark_keep(heap->batches.closed[closed].mark);
     return *mark != NULL;
@@ -541,7 +539,7 @@ bool heap_wait(struct heap *heap, tarn_status *status)
         return helps;
     *status = mark_wait(mark);
     if (*status == TARN_ERROR_CAPTURE && !mark_can_wait(mark))
-        *status = TARN_OK; /* a capture has begun, during which this is not waited for */
+        *status = TARN_OK; /* a capture has begun, during which tarn does not wait for this mark */
     mark_release(mark);
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, false);
@@ -549,7 +547,7 @@ bool heap_wait(struct heap *heap, tarn_status *status)
     return true;
 }
 
-/* A mark that has not ended, at the last look. */
+/* Adds a mark that has not ended. */
 static void mark_add(struct wait_any *any, struct mark *mark)
 {
     if (mark_is_of_device(mark)) {
@@ -571,8 +569,8 @@ static void uses_add_locked(struct wait_any *any, struct heap *heap)
     }
 }
 
-/* Batches end one after the other, so the first that has not ended is the next. No batch can be
- * closed while too many have not ended. */
+/* Adds the mark of the oldest batch that would make a piece idle. While HEAP_BATCHES are closed,
+ * that batch cannot be closed: then it is the first closed one's. */
 static void batch_add_locked(struct wait_any *any, struct heap *heap)
 {
     uint64_t batch = batch_oldest_locked(heap);
@@ -610,7 +608,7 @@ bool wait_any(struct wait_any *any, tarn_status *status)
     else if (!any->ended && any->whole)
         *status = mark_wait(any->whole);
     if (*status == TARN_ERROR_CAPTURE && !any->count && any->whole && !mark_can_wait(any->whole))
-        *status = TARN_OK; /* a capture has begun, during which this is not waited for */
+        *status = TARN_OK; /* a capture has begun, during which tarn does not wait for this mark */
     while (any->count)
         mark_release(any->marks[--any->count]);
     mark_release(any->whole);
@@ -660,8 +658,8 @@ tarn_status heaps_settle(struct arena *arena, struct store *store)
     return status;
 }
 
-/* The uses of a live block; or of a waiting block: those that are pending, including callers'
- * events. */
+/* Adds the uses of a live block to a sum; of a waiting block those that are pending, including
+ * callers' events. */
 static tarn_status sum_add(struct use **sum, const struct use *uses, bool waits)
 {
     tarn_status status = TARN_OK;

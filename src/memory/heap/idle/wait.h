@@ -1,78 +1,81 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks whose owner has freed them while work of other streams still uses them. */
+/* Blocks that were freed while other streams use them: their uses, and waiting for work that holds
+ * memory back. */
 #ifndef TARN_MEMORY_WAIT_H
 #define TARN_MEMORY_WAIT_H
 
 #include "memory/heap/heap.h"
 
-/* Adds a use of a block of the heap to its list, once per stream. Under the heap's lock, as the two
- * below. */
+/* Adds a stream's use to the uses of a block of the heap; no second one for the same stream. Under
+ * the heap's lock, as the next two. */
 tarn_status use_add_stream(struct heap *heap, struct use **uses, struct stream *stream);
 /* Adds the heap's own stream in front, for debug mode. */
 tarn_status use_add_own(struct heap *heap, struct use **uses);
-/* The same for a mark, which is then the list's. */
+/* Adds a mark. The list keeps it. */
 tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark);
 
-/* The first adds the uses of the heap's live blocks to `sum`, once per stream. The second waits for
- * the work that these streams have queued so far, and frees the list, also on failure. */
+/* Adds the uses of the heap's live blocks to `sum`, once per stream. */
 tarn_status uses_sum_locked(struct heap *heap, struct use **sum);
+/* Waits for the work that the streams in `sum` have queued so far. Frees the list, also on
+ * failure. */
 tarn_status uses_wait(struct use *sum);
 
-/* Makes a freed block wait for its uses, after a mark on each stream that uses it. Cannot fail: a
- * mark that cannot be created or recorded now is recorded later. */
+/* Makes a freed block wait for its uses: records a mark on each stream that uses it. Cannot fail: a
+ * mark that cannot be recorded now is recorded later. */
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses,
                        size_t size);
 
-/* Frees blocks whose uses have ended, and kept blocks. Returns the number of blocks. Never waits.
+/* Frees waiting blocks whose uses have ended, and kept blocks. Returns the number of waiting blocks
+ * that ended. Never waits.
  *
- * It asks the driver once for each stream that waiting blocks wait for, and once more for each use
- * that has ended since the last check. A stream that could not be marked before is tried again. It
- * touches no block whose uses are all pending, except those of captures (capture_order.h) and of
- * debug mode. */
+ * It asks the driver once per stream, and once more per use that has ended since the last check. It
+ * tries again to mark streams that could not be marked. It touches no block whose uses are all
+ * pending, except those of captures (capture_order.h) and of debug mode. */
 size_t wait_collect_locked(struct heap *heap);
 
-/* Whether a pending use is the first of its block's, and the bytes of that block. */
+/* Whether a pending use is the first pending one of its block. */
 bool wait_is_first(const struct use *use);
+/* Bytes of the block of a pending use. */
 size_t wait_size(const struct use *use);
 
-/* Whether waiting helps: true if a block waits for other streams, or pieces in free spans are not
- * idle yet. Then returns the mark to wait for first, retained for the caller; or NULL if work has
- * ended just now and another attempt may succeed. Closes the open batch if necessary. */
+/* Whether waiting helps: blocks wait for other streams, or pieces in free spans are not idle. If
+ * so, `mark` is the mark to wait for, which the caller releases; or NULL if work has just ended and
+ * another attempt may succeed. Closes the open batch if necessary. */
 bool wait_oldest_locked(struct heap *heap, struct mark **mark);
 
-/* Collects the free memory of a heap: blocks that no stream uses any more, and the empty slabs of
- * all threads. Takes the heap's lock, like the functions below. */
+/* Frees waiting blocks whose uses have ended, and collects the empty slabs of all threads. Takes
+ * the heap's lock, as all functions below. */
 void heap_collect(struct heap *heap);
 
-/* Waits for the oldest work that holds back memory of a heap. False when nothing does. With no lock
- * held, as those that follow. */
+/* Waits for the oldest work that holds memory of a heap back. False if there is none. The caller
+ * holds no lock, here and below. */
 bool heap_wait(struct heap *heap, tarn_status *status);
 
-/* What code waits for that is content with the end of any of it: marks that hold back memory of
- * some heaps, the first MARKS_MOST that are found. All zero at first. */
+/* Marks that hold memory of some heaps back, the first MARKS_MOST that are found. The caller waits
+ * until any of them has ended. All zero at first. */
+/* Waits until some of the work has ended. Waits for the whole device only if there is no other
+ * mark. False if there is nothing to wait for. Empties `any`. */
 struct wait_any {
     struct mark *marks[MARKS_MOST], *whole; /* `whole`: one that needs a wait for the whole
                                                device */
     size_t count;
-    bool ended; /* some work has ended meanwhile, and nothing is waited for */
+    bool ended; /* some work has ended already: no wait is needed */
 };
 
-/* Adds what holds back memory of a heap. And waits until some of it has ended, if there is any, the
- * end of the whole device's work only if there is nothing else. False when nothing holds memory
- * back. */
+/* Adds the marks that hold memory of a heap back. */
 void wait_any_add(struct wait_any *any, struct heap *heap);
 bool wait_any(struct wait_any *any, tarn_status *status);
 
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is
- * idle, if nothing is queued meanwhile: one for each mark, and one for the batch of the memory that
- * it frees. In the heaps of a store, or with NULL of a device. */
+ * idle, if nothing more is queued. For the heaps of a store; if it is NULL, of the arena. */
 size_t waits_ahead(struct arena *arena, struct store *store);
-/* The same in the heaps whose memory may serve a store. */
+/* The same for the heaps whose memory may serve a store. */
 size_t waits_ahead_serving(struct store *wanting);
 
-/* Waits for all work queued so far that blocks of a store, or with NULL of a device, wait for. */
+/* Waits for all work queued so far that holds memory of a store back; if it is NULL, of the
+ * arena. */
 tarn_status heaps_settle(struct arena *arena, struct store *store);
 
 #endif
