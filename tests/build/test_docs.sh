@@ -4,8 +4,8 @@
 #
 # The site is made without a warning. Every function that the library exports, and every function, type, field,
 # enumerator and macro of the public headers, is described in it; every link within it leads somewhere. The search finds what stands
-# in documents, in headers and in the Python package; the page of each header with a documented call begins with an example. It is dark
-# where the system is.
+# in documents, in headers and in the Python package; the page of each header begins with an example. It is dark where the system is,
+# and a button changes that.
 set -euo pipefail
 for program in doxygen sphinx-build; do
     command -v "$program" >/dev/null || { echo "test_docs: $program is missing; scripts/setup docs installs it"; exit 77; }
@@ -96,12 +96,14 @@ words = open(html + "/searchindex.js", encoding="utf-8").read()
 for word in ("fragment", "cudamallocasync", "tarn_alloc_on", "dump_snapshot"):
     if not re.search(r'[{,] ?"?%s"?: ' % word, words):
         problems.append(f"the search does not find {word}")
-for header in ("core", "pool", "handle", "pinned", "trace"):
+for header in sorted(os.path.basename(path)[:-2] for path in glob.glob(source + "/include/tarn/*.h")):
     if not re.search(r"</h1>\s*<div class=\"highlight-c ", open(f"{html}/include/tarn/{header}.html", encoding="utf-8").read()):
         problems.append(f"the page of {header}.h does not begin with an example")
 
 if "prefers-color-scheme" not in open(html + "/_static/styles/furo.css", encoding="utf-8").read():
     problems.append("the site is never dark")
+if 'class="theme-toggle"' not in open(html + "/index.html", encoding="utf-8").read():
+    problems.append("the site has no button for dark and light")
 
 for problem in problems[:40]:
     print("test_docs:", problem, file=sys.stderr)

@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # Each public header compiles alone, as C11 and as C++11, and all of them together in every standard that the compilers know, with
-# no warning. Those of the vendors' types are as their list makes them, and stand on stand-ins for the vendors' headers. CC and CXX say which compilers.
+# no warning. Those of the vendors' types are as their list makes them, and stand on stand-ins for the vendors' headers, and so do the uses of them
+# that their pages show. CC and CXX say which compilers.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
@@ -33,6 +34,10 @@ knows() { "$@" -fsyntax-only /dev/null 2>/dev/null; }
 for header in "${headers[@]}"; do
     echo "#include <$header>" | compile "$CC" -std=c11 -Wpedantic -x c -
     echo "#include <$header>" | compile "$cxx" -std=c++11 -Wpedantic -x c++ -
+done
+scripts/vendor-headers --examples "$work/uses"
+for use in "$work"/uses/*.c; do
+    compile "$CC" -std=c11 -Wpedantic "$use"
 done
 standards=()
 for standard in c99 c11 c17 c2x c23; do

@@ -44,7 +44,9 @@ if [ -d "$TARN_BUILD/sim" ]; then
         diff "$work/expected" "$work/printed" >&2 || fail "the program prints something else on $driver, simulated"
     done
 fi
-scripts/example examples/handle.c >/dev/null || fail "examples/handle.c failed"
+for example in examples/handle.c examples/headers/*.c; do
+    scripts/example "$example" >/dev/null || fail "$example failed"
+done
 scripts/example examples/pool_export.c >"$work/printed" || fail "examples/pool_export.c failed"
 printf '%s\n' 'importer: a block, 40 MiB' 'importer: a block, 40 MiB' 'importer: revoked' 'exporter: 0 importers' |
     diff - "$work/printed" >&2 || fail "examples/pool_export.c prints something else"
