@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the bitmap of each arena that says which granules of its addresses are claimed, and over it
- * a tree of what is unclaimed: of each part of the addresses, how much is unclaimed at its two ends
- * and in its longest stretch. So a search does not look at every stretch. Both are under the
- * arena's lock. Makes no driver call. */
+/* Owns which granules of an arena's addresses are claimed: a bitmap, and over it a tree. A node of
+ * the tree has, for its part of the addresses, what is unclaimed at both ends and its longest
+ * unclaimed stretch. So a search does not look at every stretch. Both are under the arena's lock.
+ * Makes no driver call. */
 #include "base/bits.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/arena.h"
 
 #define LEAF ((size_t)256) /* granules */
-#define SHORT_RUN 8        /* a run is small up to this part of the device's memory */
+#define SHORT_RUN 8        /* a run up to this part of the device's memory is short */
 
 struct stretch {
     size_t start, length; /* granules */
 };
 
-/* A node of the tree: granules of its part. The children of node i are 2i and 2i + 1; node 1 is
- * all. A node of which nothing was ever claimed is 0. */
+/* A node of the tree, in granules. The children of node i are 2i and 2i + 1; node 1 is everything.
+ * A node under which nothing was ever claimed is 0. */
 struct arena_part {
-    uint32_t low, high;     /* unclaimed at its beginning and at its end */
-    uint32_t start, length; /* of the lowest of its longest stretches */
+    uint32_t low, high;     /* unclaimed at its beginning; at its end */
+    uint32_t start, length; /* its longest unclaimed stretch; of equal ones the lowest */
     bool known;
 };
 
-/* The same of any range. */
+/* The same for any range. */
 struct view {
     size_t first, end; /* granules */
     size_t low, high;
@@ -69,7 +69,7 @@ static struct view view_join(struct view left, struct view right)
     return both;
 }
 
-/* A part of one leaf, from the bitmap. */
+/* The view of a part of one leaf, from the bitmap. */
 static struct view view_of_bits(const struct arena *arena, size_t first, size_t end)
 {
     struct view view = {.first = first, .end = end};
@@ -95,7 +95,8 @@ static struct view view_of_part(const struct arena *arena, size_t node, size_t f
     return (struct view){first, end, part->low, part->high, {part->start, part->length}};
 }
 
-/* What of a node, whose part begins at `first` and has `span` granules, lies in [from, to). */
+/* The view of the part of a node that is in [from, to). The node begins at `first` and has `span`
+ * granules. */
 static struct view view_of(const struct arena *arena, size_t node, size_t first, size_t span,
                            size_t from, size_t to)
 {
@@ -176,11 +177,11 @@ static size_t quarter_of(const struct stretch *stretch, size_t wanted)
     return margin < most ? margin : most;
 }
 
-/* The longest unclaimed range. A new run starts a quarter into it, so that the run before it can
- * still grow. But one range as long as the device's memory must remain, wherever small blocks live.
- * So if this would break up the last such range, the second longest serves; if that is too short,
- * the low end of the longest. Where the driver gave too few addresses for that, large runs go to
- * the low end, where they grow, and small ones to the high end, where they stop none. */
+/* Takes the longest unclaimed range. A new run starts a quarter into it, so that the run before it
+ * can still grow. But one range as long as the device's memory must remain. If this would break up
+ * the last such range, takes the second longest; if that is too short, the low end of the longest.
+ * If the driver gave too few addresses for that, large runs go to the low end, where they can grow,
+ * and short ones to the high end, out of their way. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
     size_t count = granules(arena), wanted = size / arena->granule;
@@ -204,8 +205,9 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size)
     return arena->base + (best.start + margin) * arena->granule;
 }
 
-/* The highest granule of a node's part at which `wanted` unclaimed ones begin; SIZE_MAX if there is
- * none. `open` is how many are unclaimed behind the part, and then behind the next part below. */
+/* The highest granule of a node at which `wanted` unclaimed ones begin; SIZE_MAX: none. `open` is
+ * the number of unclaimed granules directly behind the node; on return, directly behind the next
+ * node below. */
 static size_t highest(const struct arena *arena, size_t node, size_t first, size_t span,
                       size_t wanted, size_t *open)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns each device's arena: its address range, in which addresses.c keeps what is claimed, its
- * stores, and what is charged to its limits. Keeps: `reserved` is the bytes of the pieces and
- * segments that exist or are being created, and never above the limit through growth. Pieces are
- * created in pieces.c and mapped in mapping.c. */
+/* Owns each device's arena: its address range (addresses.c keeps what is claimed), its stores, and
+ * what is charged to its limits. Invariant: `reserved` is the bytes of pieces and segments that
+ * exist or are being created; growth never takes it above the limit. Pieces are created in pieces.c
+ * and mapped in mapping.c. */
 #include "memory/arena/arena.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #include "memory/settings/hooks.h"
 
 static mutex arenas_lock =
-    MUTEX_INITIALIZER(LOCK_ARENAS); /* while an arena, or its addresses, are created */
+    MUTEX_INITIALIZER(LOCK_ARENAS); /* held while an arena, or its addresses, are created */
 static struct object_pool arenas = OBJECT_POOL(struct arena);
 static _Atomic(struct arena *) by_device[TARN_MAX_DEVICES];
 
@@ -24,8 +24,8 @@ static size_t granules(const struct arena *arena)
     return arena->size / arena->granule;
 }
 
-/* Reserves an address range: four times the memory, less where the driver has less. A range that is
- * shorter than the memory would leave some of it unused, which plain segments do not. */
+/* Reserves addresses of four times the device's memory, or fewer if the driver has fewer. Fewer
+ * than the memory are no use: plain segments can then use more of it. */
 static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *size)
 {
     const struct driver_properties *known = &arena->device->properties;
@@ -89,8 +89,8 @@ tarn_status store_check(const struct store *store)
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
-/* Sets the limit of the settings if it has changed; otherwise a limit that the caller has set
- * stays. */
+/* Applies a new limit of the settings. If the settings have not changed, a limit that the caller
+ * has set stays. */
 static void arena_configure(struct arena *arena)
 {
     mutex_lock(&arena->lock);
@@ -161,10 +161,9 @@ tarn_status arena_addresses(struct arena *arena)
     return status;
 }
 
-/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and
- * the driver refuses every range, for whatever reason, the device is one without virtual memory: on
- * some machines free memory comes without room in the driver's addresses
- * (ggml-org/llama.cpp#29142). */
+/* Creates the addresses of a virtual default pool. If the settings leave the choice to tarn and the
+ * driver refuses every range, the device is treated as one without virtual memory. On some machines
+ * memory is free, but the driver has no addresses (ggml-org/llama.cpp#29142). */
 static tarn_status addresses_of_default(struct arena *arena)
 {
     struct error_before before;
@@ -231,8 +230,8 @@ tarn_status arena_of(struct device *device, struct arena **result)
             status = arena_create(device, &arena);
             if (!status) {
                 atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-                arena_configure(arena); /* for changes from before arenas_configure() could find
-                                           it */
+                arena_configure(arena); /* settings may have changed before arenas_configure() could
+                                           find it */
             }
         }
         mutex_unlock(&arenas_lock);
@@ -269,8 +268,8 @@ bool arena_overlaps(uintptr_t start, size_t size)
     return false;
 }
 
-/* Whether as much memory stays free as leave_free_mb demands; the driver's count does not include
- * `creating` bytes yet. */
+/* Whether leave_free_mb would still stay free. The driver's count does not include the `creating`
+ * bytes yet. */
 static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 {
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
@@ -297,8 +296,6 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
     mutex_unlock(&arena->lock);
 }
 
-/* Charges `size` bytes to the limits before the driver is asked, and returns how the memory is to
- * be created. */
 tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags)
 {
     struct arena *arena = store->arena;

@@ -27,7 +27,7 @@ static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
     return device_note(arena->device, driver->unmap(arena->device->number, start, size));
 }
 
-/* For the device and its peers. */
+/* Sets access for the device and its peers. */
 static tarn_status access(struct arena *arena, uintptr_t start, size_t size)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
@@ -37,7 +37,8 @@ static tarn_status access(struct arena *arena, uintptr_t start, size_t size)
 
 /* Scratch -------------------------------------------------------------------------------------- */
 
-/* Maps the parts' pieces behind each other; `end` is behind the last one that is mapped. */
+/* Maps the parts' pieces one behind the other. `end` is behind the last mapped one, also on
+ * failure. */
 static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts, uintptr_t start,
                                uintptr_t *end)
 {
@@ -60,7 +61,8 @@ static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts,
     return status;
 }
 
-/* What the driver does not unmap stays claimed, for a trim; as does what copies may still use. */
+/* Unmaps the pieces at scratch addresses. What the driver does not unmap, and what copies may still
+ * use, stays claimed for a trim. */
 static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *parts, uintptr_t start,
                                  uintptr_t end, tarn_status waited)
 {
@@ -69,8 +71,8 @@ static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *part
     shared_lock_shared(&arena->mapping);
     tarn_status status = waited ? waited : unmap(arena, start, end - start);
     if (status && !waited)
-        status = unmap(arena, start, end - start); /* once more: what stays there is memory that
-                                                      nobody has */
+        status = unmap(arena, start, end - start); /* tried again: memory that stayed mapped there
+                                                      would be lost to all */
     for (struct exchange_part *part = parts; part && !status; part = part->next)
         part->piece->address = 0;
     if (!status)
@@ -88,7 +90,7 @@ static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *part
     return status;
 }
 
-/* Gives in `waited` whether the copies have ended, whatever came of them. */
+/* Copies the contents and waits. `waited`: whether the copies have ended, even if some failed. */
 static tarn_status copy(struct arena *arena, const struct exchange_part *parts, tarn_status *waited)
 {
     struct device *device = arena->device;
@@ -132,8 +134,7 @@ static tarn_status place(struct arena *arena, struct exchange_part *part)
     return access(arena, part->start, part->size);
 }
 
-/* Puts the piece back, after the parts' pieces that were mapped already are gone from its
- * addresses. */
+/* Maps the piece again, after unmapping the parts' pieces that are mapped already. */
 static tarn_status put_back(struct arena *arena, const struct piece *piece, uintptr_t start,
                             struct exchange_part *parts)
 {
@@ -165,8 +166,7 @@ tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece,
             (void)device_note(arena->device, TARN_ERROR_DEVICE_LOST);
         for (struct exchange_part *part = parts; part; part = part->next)
             part->piece->address =
-                0; /* a release of one that could not be unmapped takes effect with its mapping's
-                      end */
+                0; /* a piece that could not be unmapped is gone when its mapping ends */
         if (undone)
             return failed(
                 TARN_ERROR_DEVICE_LOST,

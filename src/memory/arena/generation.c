@@ -17,8 +17,8 @@ static uint64_t *entry_of(const struct arena *arena, uintptr_t address)
     return &arena->generations[(address - arena->base) / arena->granule];
 }
 
-/* Tells observers of each stretch of one generation, that it was mapped or will be unmapped; of
- * what has none they are not told. */
+/* Calls observers for each stretch of one generation in a range. Granules without one are left
+ * out. */
 static void tell_stretches(const struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
     for (uintptr_t address = start, end = start + size; address < end;) {
@@ -35,8 +35,8 @@ static void tell_stretches(const struct arena *arena, uintptr_t start, size_t si
     }
 }
 
-/* Gives a new generation to the granules of a range that have one, or to those that have none; and
- * tells of these. */
+/* Gives a new generation to the granules of a range that have one (`mapped` false), or to those
+ * that have none; and tells observers. */
 static void renew(struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
     uint64_t generation = generation_next();

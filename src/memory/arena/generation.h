@@ -12,23 +12,24 @@
 
 #define GENERATION_BYTES(granules) ((granules) * sizeof(uint64_t))
 
-/* A number that no mapping had. */
+/* Returns a new number, which no mapping has had. */
 uint64_t generation_next(void);
 
-/* Called when a range was mapped: granules without a generation get a new one, and observers are
- * called. With no lock of the arena except `moving`. */
+/* Call when a range was mapped: gives a new generation to granules that have none, and calls
+ * observers. With no lock of the arena except `moving`. */
 void generation_begin(struct arena *arena, uintptr_t start, size_t size);
-/* Called before a range is unmapped: observers are called, once per range of one generation. And
- * called after the unmap, or after its failure. */
+/* Call before a range is unmapped: calls observers once per stretch of one generation. */
 void generation_ends(struct arena *arena, uintptr_t start, size_t size);
+/* Call after the unmap, or after its failure. */
 void generation_ended(struct arena *arena, uintptr_t start, size_t size, bool unmapped);
 
-/* The same for memory that was exchanged under its addresses: sets the generations, under the lock
- * of the heap that has live blocks there; and calls observers afterwards, without the lock. */
+/* Call when memory was exchanged under its addresses: sets the generations. Under the lock of the
+ * heap that has live blocks there. */
 void generation_exchange(struct arena *arena, uintptr_t start, size_t size, bool mapped);
+/* Call afterwards, without that lock: calls observers. */
 void generation_tell(const struct arena *arena, uintptr_t start, size_t size);
 
-/* The generation of the granule of an address; 0: it is not mapped. */
+/* The generation of the granule of an address; 0: not mapped. */
 uint64_t generation_at(const struct arena *arena, uintptr_t address);
 /* The newest generation in a range: it changes whenever any part of the range is mapped again. */
 uint64_t generation_newest(const struct arena *arena, uintptr_t start, size_t size);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The page map: from an address to the block or slab that holds it, for every device at once.
+/* The page map: leads from an address to the block or slab that contains it, for all devices.
  *
- * A page is 64 KiB. The entry of a page is the span of the first block that begins in it, or the
- * slab that it lies in. In virtual memory a block with a span of its own is never shorter than a
- * page, except a restored small one, so at most one begins in each; of plain segments several may.
- * The others follow in the run. Free memory has no entry. */
+ * A page is 64 KiB. Its entry is the slab that it lies in, or the span of the first block that
+ * begins in it. Free memory has no entry. In virtual memory a block with its own span has at least
+ * a page, except restored small blocks, so at most one begins in a page. In plain segments several
+ * may: the others follow the first in its run. */
 #ifndef TARN_MEMORY_MAP_H
 #define TARN_MEMORY_MAP_H
 
@@ -44,12 +44,13 @@ static inline bool map_is_slab(map_entry entry)
     return entry & 1;
 }
 
-/* The slab that an entry names, or NULL; and the span. */
+/* The slab that an entry names, or NULL. */
 static inline struct slab *map_slab(map_entry entry)
 {
     return map_is_slab(entry) ? (struct slab *)(entry - 1) : NULL;
 }
 
+/* The span that an entry names, or NULL. */
 static inline struct span *map_span(map_entry entry)
 {
     return entry & 3 ? NULL : (struct span *)entry;
@@ -57,11 +58,11 @@ static inline struct span *map_span(map_entry entry)
 
 extern _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 
-/* The entry of a page that several plain segments share: segment.h finds what begins there. */
+/* The entry of a page that several plain segments share. The table of segments (segment.h) finds
+ * the block. */
 #define MAP_SHARED ((map_entry)2)
 
-/* The entry of the page of an address; 0 for an address that was never prepared. Lock-free: two
- * loads. */
+/* The entry of an address's page; 0 if none was prepared. Two loads, no lock. */
 static inline map_entry map_get(uintptr_t address)
 {
     if (address >> MAP_ADDRESS_BITS)

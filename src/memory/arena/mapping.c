@@ -2,12 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns where pieces are mapped: the arena's entries of first and second addresses, which change
- * only in claimed addresses, and the pieces that are stuck, because the driver refused to unmap
- * them. The driver calls that map, unmap and set access are made here, except those of an exchange
- * (exchange.c); none is made under an arena's or a heap's lock.
+ * only in claimed addresses, and stuck pieces, which the driver refused to unmap. Makes all driver
+ * calls that map, unmap and set access, except those of exchange.c, and none under an arena's or a
+ * heap's lock.
  *
- * `mapping` is held over these calls, so that code that enables a peer sees each mapping either
- * complete, with its access, or not begun. Code that maps or unmaps shares it. */
+ * Code that maps or unmaps shares `mapping` over these calls. So code that enables a peer sees each
+ * mapping either complete, with its access, or not begun. */
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/arena/arena.h"
@@ -21,9 +21,8 @@ static void enter_piece(struct arena *arena, const struct piece *piece, struct p
         entry[i] = value;
 }
 
-/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`.
- * Pieces that the driver refuses to unmap stay where they are, for a later trim: returns their
- * bytes. */
+/* Undoes a mapping that failed at `address`: the pieces before `unmapped` are mapped. Pieces that
+ * the driver refuses to unmap stay there for a later trim. Returns their bytes. */
 static size_t map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped,
                        uintptr_t start, uintptr_t address)
 {
@@ -82,7 +81,7 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
     return status;
 }
 
-/* If the device is lost, memory stays where it is, because it is unknown what still uses it. */
+/* On a lost device memory stays mapped, because it is unknown what still uses it. */
 static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
 {
     tarn_status status = device_check(arena->device);
@@ -106,7 +105,7 @@ static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t siz
     return TARN_OK;
 }
 
-/* Maps pieces; on failure unmaps those that it has mapped, as far as the driver allows. */
+/* Maps pieces. On failure unmaps those that it has mapped, as far as the driver allows. */
 static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
 {
     uintptr_t address = start;
@@ -180,7 +179,8 @@ static void second_begin(struct arena *arena, struct piece *piece, uintptr_t sec
     atomic_fetch_add(&piece->seconds, 1);
 }
 
-/* A piece may be released, and gone, once its last second address is. */
+/* Removes entries of second addresses. After its last one, another thread may release a piece at
+ * any time. */
 static void seconds_end(struct arena *arena, uintptr_t start, size_t size)
 {
     for (uintptr_t second = start; second < start + size; second += arena->granule) {

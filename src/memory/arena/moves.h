@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves. A thread that takes memory out of a heap, or out of the unmapped pieces of a store, to
- * map, unmap or release it, holds the arena's `moving` shared until the memory is back in one of
- * these. So a thread that holds `moving` alone finds all memory in its place. No other lock is held
- * while these functions wait; a try does not wait. */
+/* Moves. A thread that takes memory out of a heap, or out of a store's unmapped pieces, to map,
+ * unmap or release it, holds the arena's `moving` shared until the memory is back in one of these.
+ * So a thread that holds `moving` alone finds all memory in its place. The caller holds no other
+ * lock, except for a try, which does not wait. */
 #ifndef TARN_MEMORY_MOVES_H
 #define TARN_MEMORY_MOVES_H
 
@@ -12,18 +12,18 @@
 
 void move_begin(struct arena *arena);
 bool move_try(struct arena *arena);
-/* The same with nobody else moving anything. */
+/* Takes `moving` alone: no other thread moves memory until move_end(). */
 void move_begin_alone(struct arena *arena);
 void move_end(struct arena *arena);
 
-/* After it, whoever moves memory has begun to after the call. */
+/* Waits until all moves that are in progress now have ended. */
 void moves_flush(struct arena *arena);
 
-/* Nobody moves memory until moves_unbar(); false where somebody does now. */
+/* Prevents moves until moves_unbar(). False if a thread moves memory now. */
 bool moves_bar_try(struct arena *arena);
 void moves_unbar(struct arena *arena);
 
-/* What tells whether another thread was moving memory at any time since. */
+/* Tells whether another thread moved memory at any time since stillness_begin(). */
 struct stillness {
     uint64_t begun, own;
     bool still;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of observers, in the order of their numbers. A callback runs without the list's
- * lock. Meanwhile it is counted in its observer's `running`, which keeps the observer in the list,
- * so that a walk through the list can continue. A thread that removes an observer is counted too,
- * until only callbacks of its own thread are left. Whoever reduces the count to 0 takes the
- * observer out of the list. */
+/* Owns the list of observers, by number. A callback runs without the list's lock. While it runs it
+ * is counted in `running`, which keeps its observer in the list, so that a walk can continue. A
+ * thread that removes an observer waits, also counted, until only callbacks of its own thread run.
+ * The thread that reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
 #include "base/pages.h"
 #include "base/sized.h"
@@ -21,26 +20,26 @@ enum event { EVENT_MAPPED, EVENT_UNMAPPING, EVENT_OUT_OF_MEMORY, EVENT_RECLAIM, 
 
 struct observer {
     struct tree_node node;
-    tarn_observer number; /* they are added, and called, in this order */
+    tarn_observer number; /* the order in which they are added and called */
     tarn_observer_options options;
-    unsigned running; /* callbacks, and threads that wait for them */
+    unsigned running; /* callbacks that run, and threads that wait for them */
     bool removed;
 };
 
-/* A callback that runs in this thread, and the one that it runs in. */
+/* A callback that runs in this thread, and the one around it. */
 struct frame {
     struct frame *outer;
     const struct observer *observer;
     enum event event;
 };
 
-/* Of everything below, unless marked otherwise */
+/* protects everything below, except where a comment says otherwise */
 static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS);
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
 static struct tree observers;
 static tarn_observer last_number;
 static struct object_pool observer_objects = OBJECT_POOL(struct observer);
-static atomic_uint interested[EVENTS]; /* observers that want it; read without the lock */
+static atomic_uint interested[EVENTS]; /* number of observers that want it; read without the lock */
 static _Thread_local struct frame *frames;
 
 #define OBSERVER_OF(at) TREE_ENTRY(at, struct observer, node)
@@ -117,8 +116,8 @@ CALLS_BACK static bool call(const struct observer *observer, const struct told *
     return answer;
 }
 
-/* Calls all observers of an event; returns whether any returned true. An error in a callback does
- * not become the error of the call in which it runs. */
+/* Calls all observers of an event. Returns whether any returned true. Restores the thread's last
+ * error afterwards. */
 static bool tell(const struct told *told)
 {
     struct error_before before;
@@ -254,10 +253,10 @@ static struct observer *find_locked(tarn_observer number)
     return observer && observer->number == number && !observer->removed ? observer : NULL;
 }
 
-/* Waits until the callbacks that run are this thread's own. */
+/* Waits until only callbacks of this thread run. */
 static void remove_relocking(struct observer *observer)
 {
-    unsigned own = 1; /* the removal itself */
+    unsigned own = 1; /* the removal is counted too */
     for (const struct frame *frame = frames; frame; frame = frame->outer)
         own += frame->observer == observer;
     observer->removed = true;

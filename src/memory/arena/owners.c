@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the order of private pools by what they reserve, and the sum of unmapped pieces. Everything
- * is under the arena's lock. Code that changes what a store reserves, or has unmapped, says so
- * before it releases the lock. */
+/* Owns the order of private pools by what they reserve, and the sum of unmapped pieces, under the
+ * arena's lock. Code that changes either of a store calls store_changed_locked() before it releases
+ * the lock. */
 #include "memory/arena/owners.h"
 
 #define BY_RESERVED(node) TREE_ENTRY(node, struct store, owned.by_reserved)
@@ -38,7 +38,7 @@ void store_changed_locked(struct store *store)
     struct arena *arena = store->arena;
     struct owned *owned = &store->owned;
     if (!store->counters)
-        return; /* imported memory is not this process's */
+        return; /* imported memory is another process's */
     arena->unmapped += store->unmapped.bytes - owned->unmapped;
     owned->unmapped = store->unmapped.bytes;
     if (!is_private(store))

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns every physical piece: creates and releases it, and keeps it in its store's list while it is
- * mapped nowhere. A piece is mapped once, unmapped, stuck (mapping.c), or in the hands of one
- * thread. No driver call is made under an arena's or a heap's lock. */
+ * mapped nowhere. A piece is mapped, unmapped, stuck (mapping.c), or held by one thread. No driver
+ * call is made under an arena's or a heap's lock. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/arena.h"
@@ -85,8 +85,8 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
     return TARN_OK;
 }
 
-/* The driver would keep the memory of a piece that is still mapped somewhere, though nothing names
- * it any more. */
+/* A piece that is still mapped somewhere is not released: the driver would keep the memory, and no
+ * piece would name it. */
 static tarn_status release(const struct piece *piece)
 {
     struct arena *arena = piece->store->arena;
@@ -99,8 +99,8 @@ static tarn_status release(const struct piece *piece)
     return device_note(arena->device, driver->release(arena->device->number, piece->handle));
 }
 
-/* Counted as freed before it is freed, so that it never counts together with memory that the driver
- * then gives to another thread. */
+/* The piece is counted as freed first. Otherwise its memory could be counted twice, once another
+ * thread gets it from the driver. */
 tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
@@ -109,7 +109,7 @@ tarn_status piece_release(struct piece *piece)
     if (counted)
         counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     tarn_status status = release(piece);
-    if (status && piece->temporary) /* once more: a failure would count host memory as the
+    if (status && piece->temporary) /* tried again: a failure would count host memory as the
                                        device's */
         status = release(piece);
     if (status) {
@@ -122,7 +122,8 @@ tarn_status piece_release(struct piece *piece)
         return status;
     }
     if (!piece->temporary)
-        store_uncharge(store, piece->size, 0); /* last: a store without memory may go */
+        store_uncharge(store, piece->size, 0); /* last, since a store without memory may be
+                                                  destroyed */
     object_free(&pieces, piece);
     return TARN_OK;
 }
@@ -164,15 +165,15 @@ void pieces_to_unmapped(struct arena *arena, struct piece_list *list)
     mutex_unlock(&arena->lock);
 }
 
-/* The unmapped piece that fits best: the largest of at most `size` bytes, or with `cover` the
- * smallest of `size` to `most`. */
+/* The unmapped piece that fits best: with `cover` the smallest of `size` to `most` bytes, otherwise
+ * the largest of at most `size`. */
 static struct piece **cache_find_locked(struct store *store, size_t size, bool cover, size_t most)
 {
     struct piece **best = NULL;
     for (struct piece **place = &store->unmapped.first; *place; place = &(*place)->next) {
         size_t found = (*place)->size;
         if ((*place)->flags & DRIVER_PIECE_HOST)
-            continue; /* slow, and left over from a failure: it waits for its release */
+            continue; /* a second address is left from a failed unmap: it waits for its release */
         if (cover ? found < size || found > most || (best && found >= (*best)->size)
                   : found > size || (best && found <= (*best)->size))
             continue;
@@ -225,8 +226,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     size_t taken = 0, room;
     struct piece *piece;
     if (!store->kind.pieces || store->piece_flags != from->piece_flags)
-        return store_make_room(from, wanted); /* the store cannot use these pieces; releasing them
-                                                 makes room */
+        return store_make_room(from, wanted); /* the store cannot use these pieces, so releasing
+                                                 them makes room */
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {
@@ -260,17 +261,17 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
     }
 }
 
-/* On an empty device a piece is this part of the memory. */
+/* On an empty device a piece has the memory divided by this. */
 #define LARGEST_PIECE_PART 1280
 
-/* A device or limit of at most these bytes is not divided so finely. Few blocks hold pieces in
- * place there, so a piece is an eighth. */
+/* Up to this many bytes, of a device or limit, pieces are an eighth: few blocks hold pieces in
+ * place there. */
 #define MOST_UNDIVIDED ((size_t)512 << 20)
 #define SMALL_PIECE_PART 8
 
-/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the
- * same driver calls. While much memory is left, only the calls matter; when little is left, only
- * the waste. So the size of a piece shrinks with the square of what is left. */
+/* One live block holds a whole piece in place, so small pieces waste less. But each piece costs the
+ * same driver calls. While much memory is left only the calls matter, and at the end only the
+ * waste. So the size shrinks with the square of what is left. */
 size_t piece_largest_locked(const struct arena *arena)
 {
     size_t memory = arena->device->properties.memory,

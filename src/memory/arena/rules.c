@@ -7,7 +7,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-#define SLAB_SEGMENT (256 * KIB) /* smaller segments have no room for a slab */
+#define SLAB_SEGMENT (256 * KIB) /* bytes; a smaller segment has no room for a slab */
 
 static size_t round_up(size_t size, size_t unit)
 {
@@ -38,10 +38,10 @@ struct segment_rules rules_of(const struct memory_config *config, const tarn_seg
     overlay(&rules.max_split, own->max_split);
     overlay(&rules.max_non_split_rounding, own->max_non_split_rounding);
     if (divisions > 1 && 2 * divisions * TARN_BLOCK_UNIT < rules.slab_most)
-        /* Steps above this are coarser than 512 */
+        /* above this size, steps are coarser than 512 B */
         rules.slab_most = 2 * divisions * TARN_BLOCK_UNIT;
     if (rules.max_split <= rules.slab_most)
-        /* An oversize block is counted, and a slab's is not */
+        /* an oversize block is counted as such, and a slab's block is not */
         rules.slab_most = rules.max_split - TARN_BLOCK_UNIT;
     if (rules.small_segment < SLAB_SEGMENT)
         rules.slab_most = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The sizes of plain segments, and what is cut and what is not: PyTorch's rules and numbers
+/* The sizes of plain segments and when they are split: PyTorch's rules and numbers
  * (c10/cuda/CUDACachingAllocator.cpp). Only arithmetic: no state, no lock. */
 #ifndef TARN_MEMORY_RULES_H
 #define TARN_MEMORY_RULES_H
@@ -12,21 +12,19 @@
 
 #define RULES_NONE CONFIG_NONE /* bytes: no such limit */
 #define RULES_LARGE_REST \
-    ((size_t)1 << 20) /* bytes: a large block is cut when more than this is
-                         left */
+    ((size_t)1 << 20) /* bytes: a large block is cut off if more than this is left */
 
 struct segment_rules {
     size_t small_segment; /* bytes: for a request of up to 1 MiB */
-    size_t large_segment; /* bytes: for a larger one below `own_segment` */
-    size_t own_segment;   /* bytes: from here on a request has a segment of its own size, */
-    size_t rounding;      /* bytes: a multiple of this */
-    size_t max_split;     /* bytes: what is as large, *oversize*, is not cut, and serves no smaller
-                             request; RULES_NONE */
-    size_t max_non_split_rounding; /* bytes: an oversize request takes nothing that is larger by as
-                                      much */
-    size_t
-        slab_most; /* bytes: the largest block that comes from a slab, whose slots have exactly the
-                      size that is rounded to */
+    size_t large_segment; /* bytes: for a larger request below `own_segment` */
+    size_t own_segment;   /* bytes: from this size on a request has a segment of its own size, */
+    size_t rounding;      /* bytes: rounded up to a multiple of this */
+    size_t max_split;     /* bytes: a span of this size or more is *oversize*: not cut, and not used
+                             for a smaller request; RULES_NONE: none is */
+    size_t max_non_split_rounding; /* bytes: an oversize request may use a span less than this much
+                                      larger */
+    size_t slab_most; /* bytes: the largest block from a slab; up to here, slots have exactly the
+                      rounded size */
 };
 
 /* The rules of the settings, with the sizes that a pool has of its own. */
@@ -35,12 +33,12 @@ struct segment_rules rules_of(const struct memory_config *config, const tarn_seg
 /* The bytes of the segment to get for a block of `size`; a multiple of TARN_BLOCK_UNIT. */
 size_t rules_segment(const struct segment_rules *rules, size_t size);
 
-/* Whether a free span of `found` bytes may serve a block of `size`; the smallest that is large
- * enough decides for all. */
+/* Whether a free span of `found` bytes may serve a block of `size`. The caller asks only for the
+ * smallest span that is large enough. */
 bool rules_may_serve(const struct segment_rules *rules, size_t size, size_t found);
 
-/* Whether `rest` bytes behind a block of `size` are cut off it, in segments of small blocks or of
- * large ones. */
+/* Whether the `rest` bytes behind a block of `size` are cut off. `large`: the segment is one of
+ * large blocks. */
 bool rules_cut(const struct segment_rules *rules, bool large, size_t size, size_t rest);
 
 #endif
