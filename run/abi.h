@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shim knows of the CUDA driver's binary interface beside driver/cuda/cuda_abi.h:
- * structures that it reads, and prototypes of what it hooks and asks. tests/abi/check_run.c
- * compares every line with cuda.h and cudaTypedefs.h. */
+/* The parts of the CUDA driver's binary interface that the shim uses in addition to
+ * driver/cuda/cuda_abi.h: structures that it reads, and prototypes that it hooks or calls.
+ * tests/abi/check_run.c compares every line with cuda.h and cudaTypedefs.h. */
 #ifndef TARN_RUN_ABI_H
 #define TARN_RUN_ABI_H
 
 #include "driver/cuda/cuda_abi.h"
 
-/* By the names that what is not of one vendor has for them. */
+/* Names for code that serves CUDA and HIP alike. */
 typedef cu_result run_result;
 typedef cu_context run_context;
 typedef cu_stream run_stream;
@@ -18,7 +18,7 @@ enum { RUN_OK = CU_OK, RUN_OUT_OF_MEMORY = CU_OUT_OF_MEMORY, RUN_NOT_FOUND = CU_
 #define RUN_RUNTIMES                 \
     {                                \
         "libcudart.so", "libcuda.so" \
-    } /* libraries whose callers are those who allocate */
+    } /* libraries that are passed over when a call site is sought */
 
 typedef struct CUarray_st *cu_array;
 typedef struct CUmipmappedArray_st *cu_mipmapped;
@@ -51,16 +51,15 @@ struct cu_alloc_node {
 #define RUN_ARRAY_SPARSE 0x40   /* CUDA_ARRAY3D_SPARSE */
 #define RUN_ARRAY_DEFERRED 0x80 /* CUDA_ARRAY3D_DEFERRED_MAPPING */
 #define RUN_NEWEST \
-    13050 /* the newest prototypes that the list below was compared with: CUDA
-             13.5 */
+    13050 /* CUDA 13.5, the newest version whose prototypes were compared with the list below */
 
-#define RUN_LEGACY 1     /* CU_GET_PROC_ADDRESS_LEGACY_STREAM, and what 0 means */
+#define RUN_LEGACY 1     /* CU_GET_PROC_ADDRESS_LEGACY_STREAM, which 0 means too */
 #define RUN_PER_THREAD 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
-#define RUN_ANY 3        /* either: the call has no stream */
+#define RUN_ANY 3        /* both: the call has no stream */
 
-/* X(name for cuGetProcAddress, version from which the prototype goes by that name, stream modes in
- * which it does, exported symbol, parameters, arguments). Of one name and mode the row with the
- * greatest version that is not above the one asked for. The exports, the table of the resolver and
+/* X(name for cuGetProcAddress, version from which the name has this prototype, stream modes in
+ * which it does, exported symbol, parameters, arguments). For a name and a mode, the row holds that
+ * has the greatest version not above the one asked for. The exports, the table of the resolver and
  * the tests come from this list. */
 #define RUN_PLAIN_HOOK_LIST(X)                                                                     \
     X(cuInit, 2000, RUN_ANY, cuInit, (unsigned flags), (flags))                                    \
@@ -150,7 +149,7 @@ struct cu_alloc_node {
        struct cu_alloc_node *wanted),                                                              \
       (node, graph, before, count, wanted))
 
-/* What is hooked besides, and asked besides, where --pool is. */
+/* What --pool hooks and calls in addition. */
 #define RUN_POOL_HOOK_LIST(X)                                                                      \
     X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                \
       (cu_address * base, size_t * size, cu_address address), (base, size, address))               \
@@ -240,7 +239,7 @@ struct cu_alloc_node {
     X(cuEventQuery, 2000, RUN_ANY, cuEventQuery, (cu_event event), (event))                        \
     X(cuEventDestroy, 4000, RUN_ANY, cuEventDestroy_v2, (cu_event event), (event))
 
-/* Asked of the driver, not hooked. The same columns. */
+/* Functions that the shim calls and does not hook. The same columns. */
 #define RUN_PLAIN_ASK_LIST(X)                                                                     \
     X(cuCtxGetCurrent, 4000, RUN_ANY, cuCtxGetCurrent, (cu_context * context), (context))         \
     X(cuCtxGetDevice, 2000, RUN_ANY, cuCtxGetDevice, (cu_device * device), (device))              \

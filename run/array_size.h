@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the elements of an array need: a little less than the driver takes, which does not say how
- * much, as an array is laid out in tiles. HIP's formats are CUDA's. */
+/* Computes the bytes that an array's elements need. The driver takes a little more, because it lays
+ * arrays out in tiles, and does not report how much. HIP's formats have CUDA's numbers. */
 #ifndef TARN_RUN_ARRAY_SIZE_H
 #define TARN_RUN_ARRAY_SIZE_H
 
 #include <stddef.h>
 
-/* Bits per element of `channels` channels; formats that are not known count as a byte per
- * channel. */
+/* Bits per element of `channels` channels. An unknown format counts as one byte per channel. */
 static inline unsigned array_bits(unsigned format, unsigned channels)
 {
-    /* 1, 2 and 4 channels of 8 and 16 bits */
+    /* 1, 2 and 4 channels of 8 bits, then of 16 */
     static const unsigned char normalized[] = {8, 16, 32, 16, 32, 64};
     if (format >= 0xc0 && format <= 0xcb)
         return normalized[(format - 0xc0) % 6];

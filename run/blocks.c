@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. There are so many
- * shards that threads with blocks of their own rarely meet at one; the first two blocks of each lie
- * in it. More memory is from mmap, since the program's malloc may be what is calling. A slot whose
- * space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that
- * there are no tombs. */
+/* Live blocks: hash tables by key, in shards. Each shard has a lock, which is a leaf. There are so
+ * many shards that threads with blocks of their own rarely meet at one. A shard stores two entries
+ * inline; a larger table is from mmap(), since the caller may be the program's malloc(). A slot
+ * whose space is SPACE_NONE is empty. Probing is linear, and a removal shifts later entries back,
+ * so there are no tombstones. */
 #include "lock.h"
 #include "shim.h"
 
@@ -16,7 +16,7 @@ enum { SHARDS = 1024, INLINE_SLOTS = 2, FIRST_SLOTS = 64 };
 static struct shard {
     struct word_lock lock;
     struct block *slots;
-    uint32_t room, used; /* room: a power of two, or 0 */
+    uint32_t room, used; /* room: slots, a power of two; 0: the inline ones */
     struct block own[INLINE_SLOTS];
 } __attribute__((aligned(64))) shards[SHARDS];
 
@@ -31,7 +31,7 @@ static struct shard *shard_of(unsigned space, uint64_t key)
     return &shards[hash(space, key) >> 40 & (SHARDS - 1)];
 }
 
-/* The slot of a key, or the empty one where it would be. */
+/* The slot of a key, or the empty slot where it would go. */
 static size_t slot_of(const struct shard *shard, unsigned space, uint64_t key)
 {
     size_t at = hash(space, key) & (shard->room - 1);
@@ -170,7 +170,7 @@ bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *
     return found;
 }
 
-/* What moves into the slot that was emptied is looked at next, as the cursor stays. */
+/* The cursor stays at a slot that is emptied, since another entry may be shifted into it. */
 bool blocks_take_of(run_context context, struct block_cursor *cursor, struct block *block)
 {
     bool found = false;

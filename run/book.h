@@ -20,8 +20,8 @@
 #define BOOK_VERSION 6
 
 /* The variables that `tarn run` sets for the program. */
-#define RUN_FOLDER_VARIABLE "TARN_RUN_FOLDER" /* where books and logs go */
-#define RUN_LIMIT_VARIABLE "TARN_RUN_LIMIT"   /* what --limit was given */
+#define RUN_FOLDER_VARIABLE "TARN_RUN_FOLDER" /* the folder for books and logs */
+#define RUN_LIMIT_VARIABLE "TARN_RUN_LIMIT"   /* the argument of --limit */
 #define RUN_POOL_VARIABLE "TARN_RUN_POOL"     /* bytes of the largest block that is pooled */
 #define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log; "2": with stacks */
 
@@ -34,12 +34,11 @@ enum {
     BOOK_PATH = 240,
     BOOK_FRAMES = 48
 };
-#define BOOK_LOG_BYTES \
-    (UINT64_C(1) << 32)                       /* the most that a log has; a process maps as many
-                                                 addresses for it */
-#define BOOK_STACKS_BYTES (UINT64_C(1) << 26) /* likewise of the file of stacks */
+/* the greatest size of a log; a process maps that many addresses for it */
+#define BOOK_LOG_BYTES (UINT64_C(1) << 32)
+#define BOOK_STACKS_BYTES (UINT64_C(1) << 26) /* the greatest size of the file of stacks */
 
-/* What an allocation is. X(name, text, whether it takes memory of the device) */
+/* Kinds of allocations. X(name, text, whether the kind takes memory of the device) */
 #define RUN_KIND_LIST(X)               \
     X(PLAIN, "plain", true)            \
     X(PITCHED, "pitched", true)        \
@@ -69,29 +68,32 @@ static inline bool run_kind_counts(unsigned kind)
     return kind < RUN_KINDS && counts[kind];
 }
 
-/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is
- * known, and of kinds that take memory of the device what is live is in its holder. */
+/* What one library has of one kind on one device, in bytes. For kinds that take memory of the
+ * device, `live` is in the library's holder, not here. Of graph nodes only `made` and `made_bytes`
+ * are known. */
 struct book_account {
-    _Atomic uint64_t made, made_bytes; /* since the start */
+    _Atomic uint64_t made, made_bytes; /* totals since the start */
     _Atomic uint64_t live, peak;
 };
 
-/* What a library has of a device's memory, of all kinds that take some; bytes. */
+/* What one library has of one device's memory, over all kinds that take some; bytes. */
 struct book_holder {
     _Atomic uint64_t live, peak;
 };
 
-/* Where one thread counts, so that threads do not meet: what it changed of one account since it
- * last added that to the account, its holder and its device. All sums are those of the lists with
- * those of the desks; a sum that is negative for a moment is 0. Peaks are exact where one thread
- * allocates, else low or high by at most what the desks of the others have, 1 MiB each. A process
- * that is killed while a desk is emptied may have its figures counted twice. */
+/* Where one thread counts, so that threads do not write to shared counters. A desk has the thread's
+ * changes to one account since it last added them to the account, its holder and its device. A
+ * reader adds the desks to the lists; if a sum is negative for a moment, it reads it as 0.
+ *
+ * Peaks are exact if one thread allocates. Otherwise they are low or high by at most what the desks
+ * of the other threads have, 1 MiB each. If a process is killed while a desk is emptied, that
+ * desk's figures may be counted twice. */
 struct book_desk {
     _Atomic uint32_t taken;
-    _Atomic uint32_t account; /* book_account_number(), and 1; 0: none */
+    _Atomic uint32_t account; /* book_account_number() + 1; 0: none */
     _Atomic uint64_t made, made_bytes;
-    _Atomic int64_t live, high; /* bytes; the most that `live` was */
-    _Atomic int64_t blocks;     /* live, of kinds that take memory of the device */
+    _Atomic int64_t live, high; /* bytes; `high` is the greatest value of `live` */
+    _Atomic int64_t blocks;     /* live blocks, of kinds that take memory of the device */
     uint64_t padding[2];
 };
 
@@ -102,28 +104,28 @@ static inline uint32_t book_account_number(unsigned device, uint32_t library, un
 
 struct book_device {
     char uuid[16];    /* as the driver gives it */
-    char address[32]; /* on the PCI bus, as NVML wants it; empty where it is not known */
+    char address[32]; /* on the PCI bus, in NVML's form; empty: not known */
     char name[96];
-    uint64_t total;              /* bytes, as the driver says */
+    uint64_t total;              /* bytes, as the driver reports it */
     _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process
                                     runs */
-    _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
-    _Atomic uint64_t blocks;     /* live, of these kinds */
-    _Atomic uint32_t asks;       /* the process waits for the first look */
-    _Atomic uint32_t looked;  /* `tarn run` has looked, whatever came of it; or the process waits no
-                                 longer for that */
-    _Atomic uint64_t residue; /* bytes of the process that no hook sees, at the last look;
-                                 UINT64_MAX: not known */
+    _Atomic uint64_t used, peak; /* bytes, of kinds that take memory of the device */
+    _Atomic uint64_t blocks;     /* live blocks of these kinds */
+    _Atomic uint32_t asks;       /* set by the process: it waits for the first look of `tarn run` */
+    /* set by `tarn run` after its first look, or by the process when it stops waiting for one */
+    _Atomic uint32_t looked;
+    /* bytes of the process that no hook saw, at the last look; UINT64_MAX: not known */
+    _Atomic uint64_t residue;
     _Atomic uint64_t refused, refused_bytes;
-    char refusal[BOOK_TEXT]; /* the first one, filled before `refused` is 1 */
+    char refusal[BOOK_TEXT]; /* text of the first refusal; complete before `refused` is 1 */
 };
 
 struct book_library {
-    char path
-        [BOOK_PATH]; /* of its file, or "..." and its end; empty: code that belongs to no file */
+    /* path of the file; if it is too long, "..." and the end of the path. Empty: code of no file */
+    char path[BOOK_PATH];
 };
 
-/* Where calls come from. Site 0 is "not known". */
+/* A call site: where an allocation was called from. Site 0 is "not known". */
 struct book_site {
     uint64_t offset; /* of the return address in the library's file image */
     uint32_t library;
@@ -135,29 +137,29 @@ struct book {
     uint32_t version, process;
     uint64_t start_ns; /* CLOCK_REALTIME at cuInit */
     char driver[8];    /* "cuda" or "hip" */
-    char group[64];    /* the name of the group that it shares limits with; empty: none */
+    char group[64];    /* the name of the group whose limits the process shares; empty: none */
     char command[128];
     uint32_t devices;
-    uint32_t
-        exact; /* `used` of the devices is kept with each call, for a limit, a group or pools, and
-                  desks have no part in it */
-    _Atomic uint32_t limited; /* a device may have a limit */
-    uint32_t watched;         /* the book is a file: `tarn run` sees it */
+    /* nonzero: each call updates `used` of its device at once, for a limit, a group or pools; desks
+     * do not count towards it */
+    uint32_t exact;
+    _Atomic uint32_t limited; /* some device may have a limit */
+    uint32_t watched;         /* the book is a file that `tarn run` reads */
     _Atomic uint32_t libraries, sites;
-    _Atomic uint64_t unhooked;    /* entry points of versions that are newer than what the shim
-                                     knows */
-    _Atomic uint64_t unfollowed;  /* allocations that could not be written down, for lack of host
-                                     memory */
-    _Atomic uint64_t log_count;   /* records in the log */
-    _Atomic uint64_t log_lost;    /* and those that found no place */
-    _Atomic uint64_t stack_words; /* of 4 bytes, in the file of stacks */
+    /* requests for entry points of versions that are newer than the shim knows */
+    _Atomic uint64_t unhooked;
+    /* allocations that were not written down, for lack of host memory */
+    _Atomic uint64_t unfollowed;
+    _Atomic uint64_t log_count;   /* records, including those that found no place in the file */
+    _Atomic uint64_t log_lost;    /* records that found no place in the file */
+    _Atomic uint64_t stack_words; /* words of 4 bytes in the file of stacks */
     _Atomic uint32_t ended;       /* the process went through exit() */
-    char unhooked_name[64];       /* the first one, filled before `unhooked` is 1 */
-    char limit_unmet[48]; /* what the first limit that is of no device calls one, or its beginning;
-                             empty: none */
-    uint64_t pool;        /* bytes of the largest block that is pooled; 0: none is */
-    _Atomic uint32_t pool_ended; /* nothing is pooled any more */
-    char pool_why[96];           /* filled before `pool_ended` is 1 */
+    char unhooked_name[64];       /* name of the first one; complete before `unhooked` is 1 */
+    /* the beginning of the first limit's device name that fits no device; empty: none */
+    char limit_unmet[48];
+    uint64_t pool; /* bytes of the largest block that is pooled; 0: nothing is pooled */
+    _Atomic uint32_t pool_ended; /* pooling has ended */
+    char pool_why[96];           /* the reason; complete before `pool_ended` is 1 */
     struct book_device device[BOOK_DEVICES];
     struct book_library library[BOOK_LIBRARIES];
     struct book_site site[BOOK_SITES];
@@ -166,12 +168,12 @@ struct book {
     _Alignas(64) struct book_desk desk[BOOK_DESKS];
 };
 
-/* What the desks have of an account, or, with RUN_KINDS, of all kinds of a library that take memory
- * of the device; of all libraries with BOOK_LIBRARIES. */
+/* The sum of all desks for an account. RUN_KINDS as `kind`: for all kinds that take memory of the
+ * device. BOOK_LIBRARIES as `library`: for all libraries. */
 struct book_unsettled {
     uint64_t made, made_bytes;
-    uint64_t live, blocks; /* sums of signed figures: book_positive() */
-    int64_t high;          /* the most of one desk */
+    uint64_t live, blocks; /* sums of signed figures: read with book_positive() */
+    int64_t high;          /* the greatest `high` of a single desk */
 };
 
 static inline struct book_unsettled book_unsettled(const struct book *book, unsigned device,
@@ -202,26 +204,25 @@ static inline uint64_t book_positive(uint64_t sum)
     return (int64_t)sum > 0 ? sum : 0;
 }
 
-/* What a library holds of a device's memory. */
+/* Bytes of a device's memory that a library has. */
 static inline uint64_t book_held(const struct book *book, unsigned device, uint32_t library)
 {
     return book_positive(atomic_load(&book->holder[device][library].live) +
                          book_unsettled(book, device, library, RUN_KINDS).live);
 }
 
-/* A record of the log. It is what it says where it has an address or is a refusal; others have no
- * meaning. */
+/* A record of the log. A record whose address is 0 was not completed and has no meaning, unless it
+ * is a refusal. */
 enum book_what { BOOK_ALLOC, BOOK_FREE, BOOK_REFUSED };
 struct book_record {
-    uint64_t time_ns;       /* since `start_ns` of the book */
-    uint64_t address, size; /* of a refusal by a limit, what was left below that, and what was asked
-                               for */
-    uint64_t stream;        /* the driver's pointer */
+    uint64_t time_ns;       /* since the book's `start_ns` */
+    uint64_t address, size; /* of a refusal: bytes left below the limit, and bytes asked for */
+    uint64_t stream;        /* the stream as the driver's pointer */
     uint32_t thread;
     uint16_t site;
     uint8_t device, kind;
     uint8_t is_free, padding[3]; /* enum book_what */
-    uint32_t stack;              /* of an allocation: in the file of stacks; 0: none */
+    uint32_t stack;              /* of an allocation: its stack's number (stack.c); 0: none */
 };
 
 #endif

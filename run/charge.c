@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Charges: what a hook does to the book before and after the driver's call. Under a limit a
- * device's `used` is taken before the call, so that two threads cannot pass it together, and given
- * back if the driver fails; without one nothing is shared: a thread counts at its desk, and adds
- * that up now and then. A free that was never charged, or was charged to a context that has gone,
- * changes nothing. */
+/* Charges: what a hook writes into the book before and after the driver's call.
+ *
+ * If book->exact is set (a limit, a group or pools), a device's `used` is raised before the call,
+ * so that two threads cannot pass a limit together, and lowered again if the driver fails.
+ * Otherwise threads share nothing: each counts at its desk, and empties the desk into the lists now
+ * and then. A free of a block that was never charged, or that ended with its context, changes
+ * nothing. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -28,7 +30,8 @@ static void subtract(_Atomic uint64_t *from, uint64_t value)
 
 /* Desks ---------------------------------------------------------------------------------------- */
 
-enum { DESK_BYTES = 1 << 20, DESK_CALLS = 4096 }; /* after which a desk is emptied */
+/* how much a desk may have before it is emptied */
+enum { DESK_BYTES = 1 << 20, DESK_CALLS = 4096 };
 
 static _Thread_local struct book_desk *own_desk __attribute__((tls_model("initial-exec")));
 static pthread_key_t desk_key;
@@ -40,8 +43,8 @@ static void bump(_Atomic uint64_t *value, uint64_t by)
                           memory_order_relaxed);
 }
 
-/* To an account, its holder and its device. Sums may be negative for a moment: what one thread made
- * another may have freed. */
+/* Adds a desk's changes to an account, its holder and its device. Sums may be negative for a
+ * moment: one thread's desk may have the free of a block whose allocation is at another's. */
 static void settle(uint32_t number, uint64_t made, uint64_t made_bytes, int64_t live, int64_t high,
                    int64_t blocks)
 {
@@ -80,7 +83,8 @@ static void desk_empty(struct book_desk *desk)
     atomic_store_explicit(&desk->blocks, 0, memory_order_release);
 }
 
-/* At a thread's end; the desk of a child of fork() is its parent's. */
+/* Runs at a thread's end. In a child of fork() the desk belongs to the parent, and is left
+ * alone. */
 static void desk_leave(void *desk)
 {
     if (atomic_load(&shim_state) != SHIM_AWAKE)
@@ -96,7 +100,7 @@ void charges_begin(void)
     desks_are_there = pthread_key_create(&desk_key, desk_leave) == 0;
 }
 
-/* A desk for this thread; NULL where all are taken. */
+/* A desk for this thread; NULL if all are taken. */
 static struct book_desk *desk_take(void)
 {
     for (unsigned i = 0; desks_are_there && i < BOOK_DESKS; i++) {
@@ -152,11 +156,12 @@ static void count(const struct block *block, bool is_made)
         desk_empty(desk);
 }
 
-#define MOST_BYTES (UINT64_C(1) << 56) /* that anybody can mean; sums of more would overflow */
+/* larger than any device's memory; sums with more would overflow */
+#define MOST_BYTES (UINT64_C(1) << 56)
 
 /* Limits --------------------------------------------------------------------------------------- */
 
-/* What is in use of a device, in the book and in the group. */
+/* Adds to what is in use of a device, in the book and in the group. */
 static void use(unsigned device, uint64_t size)
 {
     if (!book->exact)
@@ -183,7 +188,8 @@ static bool reserve(struct charge *charge, uint64_t size)
         charge->reserved = size;
         return true;
     }
-    if (size > MOST_BYTES) /* which no driver has, and only a limit refuses here */
+    /* the driver will refuse it; the shim does so only if there is a limit */
+    if (size > MOST_BYTES)
         return atomic_load(&device->limit) == UINT64_MAX && !group_has(index);
     if (group_joined())
         group_limits();
@@ -194,7 +200,8 @@ static bool reserve(struct charge *charge, uint64_t size)
         return false;
     if (shared) {
         atomic_fetch_add(&device->used, size);
-        /* Nothing is added that does not fit, not for a moment: another thread's request may */
+        /* compare and exchange: adding first, even for a moment, could make another thread's
+         * request fail */
     } else {
         uint64_t used = atomic_load(&device->used);
         do
@@ -249,9 +256,8 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
         unuse(block->device, charge->reserved);
         return;
     }
-    uint64_t takes =
-        run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before
-                                                    the call */
+    /* the driver's call may have shown that the block is of another kind */
+    uint64_t takes = run_kind_counts(block->kind) ? size : 0;
     if (charge->reserved < takes)
         use(block->device, takes - charge->reserved);
     else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Files of the shim that stay open. They have numbers that few programs use, but one that closes
- * all numbers closes them too, and may then have another file at the same number: so a number is
- * used only as long as the file behind it is the one that it was. */
+/* Files that the shim keeps open. They have high numbers, which few programs use. A program that
+ * closes all numbers closes them too, and may then have another file at the same number. So a
+ * number is used only while it still leads to the same file. */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -59,7 +59,7 @@ int own_file(struct own_file *own)
     return own->number = file;
 }
 
-/* The path stays: a child of fork() must not free. */
+/* The path is not freed: a child of fork() must not call free(). */
 void own_file_close(struct own_file *own)
 {
     if (is_ours(own, own->number))

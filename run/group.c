@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* This process in its group: one slot, from cuInit() to its end. A child of fork() has none, and
- * lets go of the file, so that it does not hold its parent's lock. */
+/* This process in its group: it has one slot from cuInit() to its end. A child of fork() has no
+ * slot, and closes the file, so that it does not keep its parent's lock alive. */
 #include "group.h"
 #include "shim.h"
 
@@ -17,16 +17,16 @@
 enum { TRIES = 40, REAP_NS = 100000000 };
 
 static struct {
-    struct group *group; /* NULL: none */
+    struct group *group; /* NULL: the process is in no group */
     struct own_file file;
     unsigned slot;
-    unsigned rows[BOOK_DEVICES]; /* of this process's devices */
-    _Atomic uint64_t generation; /* of the limits that the book has */
+    unsigned rows[BOOK_DEVICES]; /* the group's row for each of this process's devices */
+    _Atomic uint64_t generation; /* the generation of the limits that the book has */
     _Atomic uint64_t reaped_ns;
 } own = {.file = {.number = -1}};
 
 static pthread_mutex_t reaping =
-    PTHREAD_MUTEX_INITIALIZER; /* of this process alone, and held over no call that waits */
+    PTHREAD_MUTEX_INITIALIZER; /* of this process alone; never held over a call that waits */
 
 bool group_joined(void)
 {
@@ -42,7 +42,7 @@ static struct group *map(int file)
     if (group == MAP_FAILED)
         return NULL;
     if (atomic_load(&group->magic) == GROUP_MAGIC) {
-        /* a child's mapping would hold the lock, as its file would */
+        /* the mapping in a child would keep the lock, as the file would */
         (void)madvise(group, sizeof *group, MADV_DONTFORK);
         return group;
     }
@@ -55,7 +55,8 @@ static bool take_slot(struct group *group, int file)
     for (unsigned i = 0; i < GROUP_SLOTS; i++) {
         if (!group_lock(file, (long)i, F_WRLCK))
             continue;
-        group_empty(&group->slot[i]); /* of one that is gone */
+        /* the slot may still have the figures of a process that has ended */
+        group_empty(&group->slot[i]);
         uint32_t slots = atomic_load(&group->slots);
         while (slots <= i && !atomic_compare_exchange_weak(&group->slots, &slots, i + 1))
             ;
@@ -78,9 +79,9 @@ void group_join(void)
         memcpy(book->group, group->name, sizeof book->group - 1);
         return;
     }
-    if (group) { /* no slot is left: the limit holds for this process alone */
+    if (group) { /* every slot is taken: the limit holds for this process alone */
         char limits[GROUP_LIMITS];
-        memcpy(limits, group->limits, sizeof limits); /* others may be at it */
+        memcpy(limits, group->limits, sizeof limits); /* other processes may be writing them */
         limits[sizeof limits - 1] = '\0';
         if (limits[0])
             limits_read(limits);
@@ -97,7 +98,7 @@ void group_forked(void)
 
 /* Limits --------------------------------------------------------------------------------------- */
 
-/* They may be changed while processes run. Of two threads that see it both do it. */
+/* The limits may be changed while processes run. If two threads see a change, both read it. */
 void group_limits(void)
 {
     char text[GROUP_LIMITS];
@@ -109,7 +110,7 @@ void group_limits(void)
     memcpy(text, own.group->limits, sizeof text);
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load(&own.group->generation) != generation)
-        return; /* the next call sees it */
+        return; /* the limits are being written; the next call reads them */
     text[sizeof text - 1] = '\0';
     limits_read(text);
     atomic_store(&own.generation, generation);
@@ -149,8 +150,8 @@ void group_subtract(unsigned device, uint64_t size)
         subtract(&amount->used, size);
 }
 
-/* The lock of this process is its mapping's too, so it lasts where the program has closed the
- * file. */
+/* The mapping keeps the file's description open, so this process's lock lasts even if the program
+ * has closed the file. */
 static void reap(void)
 {
     pthread_mutex_lock(&reaping);
@@ -185,15 +186,16 @@ bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t lim
             return true;
         if (attempt == 0)
             reap();
+        /* used memory alone is too much; if only `pending` were, others might take theirs back */
         else if (size > limit || sum.used > limit - size)
-            return false; /* not for what others are about to take and may give back */
+            return false;
         else
             pause_for(attempt);
     }
     return false;
 }
 
-/* Looks for processes that are gone at most ten times per second: a question must cost little. */
+/* Looks for processes that have ended at most ten times per second, so that a query stays cheap. */
 uint64_t group_used(unsigned device, uint64_t unseen)
 {
     struct group_amount *amount = amount_of(device);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A group: processes that share one limit, by a file that each maps. A process has a slot, and a
- * lock of one byte of the file (F_OFD_SETLK) as long as it lives: the kernel drops it, however the
- * process ends, and whoever finds a slot without its lock empties it. No lock is ever waited for.
+/* A group: processes that share one limit through a file that each of them maps. A process has one
+ * slot in the file. It holds a lock on one byte of the file (F_OFD_SETLK) as long as it lives. The
+ * kernel drops the lock however the process ends, and any process that finds a slot without its
+ * lock empties the slot. No process ever waits for such a lock.
  *
- * Who wants memory writes it into its slot as pending, then sums all slots; what fits becomes used.
- * Two that ask at once both see each other, so they never pass the limit together; both may see too
- * much, take back what they wrote, and try again. A reader takes `pending` before `used`, a writer
- * adds to `used` before it takes from `pending`: nothing is overlooked. */
+ * A process that wants memory first adds the size to `pending` of its slot, then sums all slots. If
+ * the sum fits the limit, the size moves to `used`. Two processes that ask at once see each other's
+ * `pending`, so together they never pass the limit. Both may find that the sum does not fit; then
+ * both take their sizes back and try again. A reader loads `pending` before `used`, and a writer
+ * adds to `used` before it subtracts from `pending`, so a sum never misses an amount. */
 #ifndef TARN_RUN_GROUP_H
 #define TARN_RUN_GROUP_H
 
@@ -17,33 +19,33 @@
 #include <fcntl.h>
 
 #define GROUP_MAGIC UINT64_C(0x3170756f72677472)
-#define RUN_GROUP_VARIABLE "TARN_RUN_GROUP" /* the file */
+#define RUN_GROUP_VARIABLE "TARN_RUN_GROUP" /* path of the group's file */
 
 enum { GROUP_SLOTS = 1024, GROUP_NAME = 64, GROUP_LIMITS = 512 };
 
 struct group_amount {
     _Atomic uint64_t pending, used; /* bytes */
-    _Atomic uint64_t unseen;        /* that no hook sees */
+    _Atomic uint64_t unseen;        /* bytes that no hook saw, such as contexts */
 };
 
 struct group_slot {
-    _Atomic uint64_t process; /* 0: free */
+    _Atomic uint64_t process; /* the process's number; 0: the slot is free */
     struct group_amount device[BOOK_DEVICES];
     uint64_t padding[7];
 };
 
 struct group {
     _Atomic uint64_t magic;
-    _Atomic uint64_t generation; /* of `limits`; odd while they are written */
-    char limits[GROUP_LIMITS];   /* as RUN_LIMIT_VARIABLE has them; empty: none */
+    _Atomic uint64_t generation; /* version of `limits`; odd while they are being written */
+    char limits[GROUP_LIMITS];   /* in the language of RUN_LIMIT_VARIABLE; empty: no limits */
     char name[GROUP_NAME];
-    _Atomic uint32_t slots;                /* above the greatest that was ever in use */
-    _Atomic uint64_t device[BOOK_DEVICES]; /* of a row its device: what group_device() gives; 0:
-                                              free */
+    _Atomic uint32_t slots; /* one more than the highest slot that was ever used */
+    /* the device of each row, as group_device() returns it; 0: the row is free */
+    _Atomic uint64_t device[BOOK_DEVICES];
     struct group_slot slot[GROUP_SLOTS];
 };
 
-/* A device by its UUID, whatever number a process has for it. Never 0. */
+/* Identifies a device by its UUID, since processes may number devices differently. Never 0. */
 static inline uint64_t group_device(const char uuid[static 16])
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -52,7 +54,8 @@ static inline uint64_t group_device(const char uuid[static 16])
     return hash ? hash : 1;
 }
 
-/* The row of a device; BOOK_DEVICES where it has none and, with `add`, none is free. */
+/* Returns the row of a device. If it has none and `add` is set, a free row becomes its row. Returns
+ * BOOK_DEVICES if there is no row. */
 static inline unsigned group_row(struct group *group, uint64_t device, bool add)
 {
     for (unsigned i = 0; i < BOOK_DEVICES; i++) {
@@ -82,8 +85,8 @@ static inline void group_empty(struct group_slot *slot)
     atomic_store(&slot->process, 0);
 }
 
-/* Empties the slots of processes that are gone. `own` is the caller's, whose lock it could take
- * again; GROUP_SLOTS: it has none. */
+/* Empties the slots of processes that have ended. `own` is the caller's slot, which is skipped
+ * because the caller could take its own lock again. GROUP_SLOTS: the caller has no slot. */
 static inline void group_reap(struct group *group, int file, unsigned own)
 {
     uint32_t slots = atomic_load(&group->slots);
@@ -95,7 +98,7 @@ static inline void group_reap(struct group *group, int file, unsigned own)
         }
 }
 
-/* What all processes have of a row: in use, and what they are about to take. */
+/* The sum of a row over all processes: bytes in use, and bytes that are being asked for. */
 struct group_sum {
     uint64_t used, pending;
     unsigned processes;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of
- * the device that the program knows by this number; one behind a UUID, or the beginning of one,
- * that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
+/* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is for every device. A size behind a number is for
+ * the device to which the program gives that number. A size behind a UUID, or the beginning of one,
+ * is for that device. `tarn run` has checked the text, so a rule that makes no sense is ignored
+ * here. */
 #include "base/bytes_text.h"
 #include "base/text.h"
 #include "shim.h"
@@ -17,11 +18,12 @@
 
 enum {
     NAMED_MOST = 4,
+    /* NAMED_MOST: libraries that a refusal names; LOOKS_MOST: milliseconds to wait for the first
+     * look */
     LOOKS_MOST = 300
-}; /* libraries that a refusal names; ms that the first look
-      is waited for */
+};
 
-/* The UUID as the driver's tools print it, without what is before the first "-". */
+/* The UUID as the driver's tools print it, without the prefix before the first "-". */
 static void uuid_text(const struct book_device *device, char text[static 40])
 {
     char *at = text;
@@ -51,7 +53,8 @@ static void apply(uint64_t limits[static BOOK_DEVICES], const char *rule, size_t
             limits[i] = bytes;
             is_met = true;
         }
-    if (!is_met && !book->magic && !book->limit_unmet[0]) /* later other threads are here too */
+    /* written only before the book is complete, while no other thread reads it */
+    if (!is_met && !book->magic && !book->limit_unmet[0])
         snprintf(book->limit_unmet, sizeof book->limit_unmet, "%.*s", (int)(equals - rule), rule);
 }
 
@@ -81,7 +84,7 @@ uint64_t limits_unseen(struct book_device *device)
         atomic_store(&device->asks, 1);
         for (int i = 0; i < LOOKS_MOST && !atomic_load(&device->looked); i++)
             (void)nanosleep(&pause, NULL);
-        atomic_store(&device->looked, 1); /* nobody looks: it is not waited for again */
+        atomic_store(&device->looked, 1); /* nobody looks; do not wait again */
     }
     uint64_t residue = atomic_load(&device->residue);
     return residue == UINT64_MAX ? 0 : residue;
@@ -118,7 +121,7 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
     return used;
 }
 
-/* One line in the book and on standard error, in one write. */
+/* Writes one line into the book, and to standard error in one write(). */
 static void describe(struct book_device *device, unsigned index, uint64_t size, uint32_t site)
 {
     char text[BOOK_TEXT];
@@ -137,7 +140,7 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
     if (residue != UINT64_MAX && used < sizeof text)
         snprintf(text + used, sizeof text - used, "; contexts and modules %s",
                  bytes_text(residue).text);
-    text_make_plain(text); /* the names of libraries are anybody's */
+    text_make_plain(text); /* a library's name may have any characters */
     memcpy(device->refusal, text, sizeof device->refusal);
     char line[BOOK_TEXT + 16];
     length = snprintf(line, sizeof line, "tarn run: %s\n", text);

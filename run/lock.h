@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A lock of one word for what every charged call takes: an exchange to take it, one to give it
- * back, and the kernel only where two threads meet. It is a leaf: nothing else is taken, and no
- * call is made, while it is held, but mmap() for a table that grows. Zeroed, it is free. */
+/* A lock of one word, for tables that every charged call uses. Taking it and giving it back cost
+ * one atomic exchange each; the kernel is called only when threads compete. It is a leaf: its
+ * holder takes no other lock and makes no call, except mmap() to grow a table. Zero means free. */
 #ifndef TARN_RUN_LOCK_H
 #define TARN_RUN_LOCK_H
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct word_lock {
-    _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and somebody may wait */
+    _Atomic uint32_t state; /* 0: free; 1: taken; 2: taken, and a thread may be waiting */
 };
 
 static inline void word_lock_take(struct word_lock *lock)

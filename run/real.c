@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The real driver: the one library that this one needs by a path with a slash in it, which `tarn
- * run` has written into this copy. Its exports are found by their own names, never by the resolver,
- * and never through this library. */
+/* The real driver: the one library that this one needs by a path with a slash, which `tarn run`
+ * wrote into this copy. Its functions are looked up in its own symbol table by name, never by
+ * cuGetProcAddress() and never through this library. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ HOOK const char *tarn_run_driver(void)
     if (!dladdr1((void *)&real, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
         return "";
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
-        if (entry->d_tag == DT_STRTAB) /* glibc has made it an address, musl has not */
+        if (entry->d_tag == DT_STRTAB) /* glibc has turned it into an address, musl has not */
             strings =
                 (const char *)(entry->d_un.d_ptr < map->l_addr ? map->l_addr + entry->d_un.d_ptr
                                                                : entry->d_un.d_ptr);
@@ -37,7 +37,7 @@ static void find(void *library, void *function, const char *symbol)
     memcpy(function, &found, sizeof found);
 }
 
-/* Several threads may do it at once: each stores the same. */
+/* Several threads may do this at once: all of them store the same values. */
 void real_find(void)
 {
     void *library = dlopen(tarn_run_driver(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The life of the shim in a process: asleep until cuInit() has succeeded, awake from then on, and
- * only passing calls on in a child of fork(). Owns the book and the log. */
+/* The life of the shim in a process: asleep until cuInit() has succeeded, then awake; in a child of
+ * fork() it only passes calls on. Owns the book and the log. */
 #include "shim.h"
 #include "pool/pool.h"
 
@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BOOKS_MOST = 1000 }; /* of one process number: programs that one process became by exec() */
+/* books of one process number: a process has one for each program that it became by exec() */
+enum { BOOKS_MOST = 1000 };
 #define LOG_STEP (UINT64_C(1) << 20)
 
 struct book *book;
@@ -28,7 +29,7 @@ static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct book_record *records;
     struct own_file file;
-    _Atomic uint64_t room; /* records that the file has */
+    _Atomic uint64_t room; /* records for which the file has space */
     pthread_mutex_t growing;
 } log_ = {.file = {.number = -1}, .growing = PTHREAD_MUTEX_INITIALIZER};
 
@@ -62,8 +63,8 @@ void log_open(const char *path)
         log_.records = memory;
 }
 
-/* Room in the file for record `index`: blocks of the disk too, since a store into a hole of a full
- * disk would kill the process. */
+/* Makes room in the file for record `index`. It reserves disk space too: a store into a hole of a
+ * file on a full disk would kill the process. */
 static bool log_grow(uint64_t index)
 {
     if (index < atomic_load_explicit(&log_.room, memory_order_acquire))
@@ -118,7 +119,7 @@ void log_write(const struct block *block, run_stream stream, uint32_t stack, enu
 
 /* The book ------------------------------------------------------------------------------------- */
 
-/* One line, whatever its arguments have in them. */
+/* Writes the command into the book as one line: control characters become spaces. */
 static void describe_process(void)
 {
     int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -130,7 +131,7 @@ static void describe_process(void)
             book->command[i] = ' ';
 }
 
-/* A new file in the folder. */
+/* Creates a new file in the folder. */
 static int book_create(const char *folder, char *path, size_t size)
 {
     for (int i = 0; i < BOOKS_MOST; i++) {
@@ -143,13 +144,14 @@ static int book_create(const char *folder, char *path, size_t size)
     return -1;
 }
 
-/* Without a folder the book is kept in memory alone: a limit holds all the same. */
+/* Without a folder the book is in memory alone; a limit holds nevertheless. */
 static struct book *book_open(char *path, size_t size, bool *is_file)
 {
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
     int file = folder && *folder ? book_create(folder, path, size) : -1;
     if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
-        (void)!ftruncate(file, 0); /* an empty one says that this process is not in the summary */
+        /* an empty file says that this process is missing from the summary */
+        (void)!ftruncate(file, 0);
         close(file);
         file = -1;
     }
@@ -169,8 +171,8 @@ static struct book *book_open(char *path, size_t size, bool *is_file)
 
 /* Life ----------------------------------------------------------------------------------------- */
 
-/* Locks may be held by threads that are not here any more, so nothing that takes one is done
- * again. */
+/* Other threads of the parent may have held locks, so the child does nothing more that takes
+ * one. */
 static void forked(void)
 {
     if (atomic_load(&shim_state) == SHIM_AWAKE)
@@ -180,8 +182,8 @@ static void forked(void)
     shim_depth = 0;
 }
 
-/* What programs free after this, in destructors of static objects, is still passed on, and written
- * down. */
+/* Runs at exit. Destructors of static objects may free memory after it; that is still passed on and
+ * written down. */
 static void ended(void)
 {
     if (atomic_load(&shim_state) == SHIM_AWAKE)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who calls: from a return address to a site in the book. A table by address, which is only ever
- * added to, answers what was asked before without a lock. A library that is closed and another that
- * is loaded at its addresses share sites; programs rarely do that with a library that allocates on
- * a GPU.
+/* Call sites: from a return address to a site in the book. A table by address, to which entries are
+ * only ever added, answers repeated questions without a lock. If a library is closed and another is
+ * loaded at its addresses, both share sites; a program rarely does that with a library that
+ * allocates on a GPU.
  *
- * Programs that link the CUDA runtime as a shared library call the driver from within it, all of
- * them. There the stack is walked. */
+ * In a program that links the CUDA runtime as a shared library, every call of the driver comes from
+ * the runtime. There the stack is walked to find the caller. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -19,13 +19,14 @@
 #include <unistd.h>
 
 enum { SLOTS = 4 * BOOK_SITES, FRAMES = 24, UNKNOWN_SITE = 0, UNKNOWN_LIBRARY = 0 };
-#define IS_RUNTIME UINT32_C(0x80000000) /* with a site: the caller's caller is meant */
+/* flag of a site: it is in the runtime, so the caller's caller counts */
+#define IS_RUNTIME UINT32_C(0x80000000)
 
 static struct {
-    _Atomic uintptr_t address; /* 0: empty. Written last */
+    _Atomic uintptr_t address; /* 0: the entry is empty. Written last */
     uint32_t site;
 } known[SLOTS];
-/* A leaf, except for calls that take none */
+/* A leaf. It is not held over a call that takes a lock. */
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t slot_of(uintptr_t address)
@@ -53,7 +54,8 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Its callers are who allocates. The driver is here for what it calls of its own exports. */
+/* True for libraries whose callers count as call sites. The driver is one of them, because it calls
+ * its own exports. */
 static bool is_runtime(const char *path)
 {
     static const char *const names[] = RUN_RUNTIMES;
@@ -63,7 +65,7 @@ static bool is_runtime(const char *path)
     return false;
 }
 
-/* Of a path that is too long for the book the end says most. */
+/* If a path is too long for the book, its end is kept. */
 static void shorten(char text[static BOOK_PATH], const char *path)
 {
     static const char missing[] = "...";
@@ -95,7 +97,8 @@ struct found {
     uintptr_t offset;
 };
 
-/* The file that an address lies in. No lock of ours is held: the loader's may be taken. */
+/* Finds the file that an address lies in. The caller holds no lock, since this may take the
+ * loader's. */
 static bool locate(uintptr_t address, struct found *found)
 {
     Dl_info info;
@@ -134,10 +137,10 @@ static void add(uintptr_t address, uint32_t site)
     atomic_store_explicit(&known[at].address, address, memory_order_release);
 }
 
-/* Apart from lookup(), as clearing `found` takes longer than finding what is known. */
+/* Not inlined into lookup(): clearing `found` takes longer than finding a known address. */
 __attribute__((noinline)) static uint32_t enter(uintptr_t address)
 {
-    static uint32_t entries; /* under `adding`; the table is never more than half full */
+    static uint32_t entries; /* under `adding`; at most half of the table, so that searches end */
     struct found found = {.path = ""};
     uint32_t site = UNKNOWN_SITE;
     bool located = locate(address, &found);
@@ -154,7 +157,8 @@ __attribute__((noinline)) static uint32_t enter(uintptr_t address)
     return site;
 }
 
-/* The site of an address, with IS_RUNTIME; entered where it was not known and there is place. */
+/* The site of an address, with its flag IS_RUNTIME. An unknown address is entered, if there is
+ * room. */
 static uint32_t lookup(uintptr_t address)
 {
     uint32_t site = UNKNOWN_SITE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Whole stacks, where they were asked for: a file beside the log, to which each stack is written
- * once, as its number of frames and their sites. A stack's number is where it begins, in words, and
- * never 0. Nobody reads what lies behind the count of words in the book. */
+/* Whole stacks, if they were asked for. They are in a file beside the log. Each stack is written
+ * once: its number of frames, then their sites. A stack's number is the index of its first word,
+ * and is never 0. Readers ignore what lies behind the count of words in the book. */
 #include "shim.h"
 
 #include <execinfo.h>
@@ -17,9 +17,9 @@ enum { OWN_FRAMES = 8, STACKS = 1 << 15 };
 
 static struct {
     pthread_mutex_t lock; /* a leaf */
-    uint32_t *words;      /* NULL: no stacks */
+    uint32_t *words;      /* NULL: no stacks are wanted */
     struct own_file file;
-    uint64_t room; /* words that the file has */
+    uint64_t room; /* words for which the file has space */
     unsigned count;
 } stacks = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.number = -1}};
 
@@ -37,14 +37,15 @@ void stack_open(const char *path)
     atomic_store(&book->stack_words, 1);
 }
 
-/* Apart from what does not begin as 0, so that it takes no room in the file of the shim. Under the
- * same lock. */
+/* A hash table from stacks to their numbers, under the same lock. It is zero at first, so that it
+ * takes no space in the shim's file. */
 static struct {
     uint64_t hash;
-    uint32_t number; /* 0: empty */
+    uint32_t number; /* of the stack; 0: the slot is empty */
 } known[STACKS];
 
-/* Blocks of the disk too: a store into a hole of a full disk would kill the process. */
+/* Reserves disk space for the file too: a store into a hole of a file on a full disk would kill the
+ * process. */
 static bool grow_locked(uint64_t words)
 {
     while (stacks.room < words) {

@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* An audit library of the loader (rtld-audit(7)), for programs that open the driver by an absolute
- * path or have it in their DT_RPATH: whatever of the driver's names is asked for, by whomever,
- * becomes the shim of the run; only the shim itself gets what it asks for. It binds no symbols, so
- * it costs nothing but at loading. It lives in a namespace of its own, with a libc of its own. */
+ * path or find it by their DT_RPATH. It replaces every name of the driver by the run's shim,
+ * whoever asks; only the shim itself gets the driver. It binds no symbols, so it costs time only
+ * while a library is loaded. It lives in a namespace of its own, with a libc of its own. */
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #include "../book.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { OTHER, SHIM }; /* what an object's cookie is */
+enum { OTHER, SHIM }; /* values of an object's cookie */
 
 EXPORT unsigned la_version(unsigned version)
 {
@@ -43,8 +43,8 @@ EXPORT unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie
     return 0;
 }
 
-/* The shim's name for a driver's: libcuda.so with anything behind, libamdhip64.so.N with the same
- * N. */
+/* The shim's name for a driver's file name: libcuda.so with any suffix, and libamdhip64.so.N with
+ * the same N. NULL for any other name. */
 static const char *name_of(const char *base)
 {
     static const char hip[] = "libamdhip64.so";

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shim asks CUDA: its devices, and which of them is current. And cuInit(), before which
- * nothing is asked. */
+/* What the shim asks CUDA: its devices, and which one is current. Also cuInit(), before which the
+ * shim asks nothing. */
 #include "shim.h"
 
 #include <string.h>
 
-/* The device of a context, by thread: contexts rarely change. `context_changes` grows when one
- * goes, as its pointer may come again. */
+/* Each thread remembers the device of its context, which rarely changes. `context_changes` grows
+ * when a context goes, since another one may get the same pointer. */
 static _Atomic uint64_t context_changes;
 static _Thread_local struct {
     cu_context context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Arrays: charged by what their elements need. */
+/* Arrays. They are charged by the bytes that their elements need. */
 #include "array_size.h"
 #include "pool/pool.h"
 #include "shim.h"
@@ -11,7 +11,7 @@ static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels
     size_t bytes = 0, width = array_some(shape->width), height = array_some(shape->height),
            depth = array_some(shape->depth);
     if (shape->flags & (RUN_ARRAY_SPARSE | RUN_ARRAY_DEFERRED))
-        return 0; /* it is mapped later, if ever, by pieces */
+        return 0; /* it has no memory until pieces are mapped to it */
     for (unsigned level = 0; level < levels && level < 32; level++) {
         bytes += width * height * depth * array_bits(shape->format, shape->channels) / 8;
         width = array_some(width / 2);

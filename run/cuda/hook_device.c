@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a device has, under a limit as if it were smaller; and the ends of contexts, which free what
- * the program did not. */
+/* What a device has (under a limit, as if it were smaller); and the ends of contexts, which free
+ * what the program did not. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -11,8 +11,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Whether a question is answered otherwise than the driver does; then the hook ends with
- * shim_leave(). */
+/* True if there is a limit or a pool, so that the answer differs from the driver's. After true,
+ * shim_leave() ends the hook. */
 static bool enter_limited(void)
 {
     if (!shim_enter())
@@ -35,7 +35,7 @@ HOOK cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
     return code;
 }
 
-/* Either output may be NULL, as programs have it (OptiX). */
+/* Either output may be NULL, as OptiX passes it. */
 HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     cu_context context;
@@ -90,8 +90,7 @@ static bool is_active(cu_device device)
            !real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
 }
 
-/* The primary context of a device, if it is active: retained once more and released at once, which
- * changes nothing. */
+/* Retains the primary context once more and releases it at once, which changes nothing. */
 cu_context primary_context(cu_device device)
 {
     cu_context context = NULL;
@@ -105,7 +104,8 @@ cu_context primary_context(cu_device device)
     return context;
 }
 
-/* The last release ends the context, a reset always does what one would. */
+/* Frees in the book what ended with a primary context: it ends at its last release, and at every
+ * reset. */
 static void drop(cu_context context, cu_device device, cu_result code, bool is_reset)
 {
     if (code || !context || (!is_reset && is_active(device))) {

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Host memory that the driver has pinned, and memory of another process. Neither takes memory of
- * the device, so neither counts against a limit: the first is shown as host memory of the device
- * that was current, the second was charged by its owner. */
+ * the device, so neither counts against a limit. Host memory is shown under the device that was
+ * current. The process that exported imported memory was charged for it. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -11,7 +11,7 @@ static void begin(struct charge *charge, enum run_kind kind, size_t size, void *
 {
     cu_context context;
     unsigned device = current_device(&context);
-    (void)charge_begin(charge, kind, device, size, caller); /* of kinds that no limit refuses */
+    (void)charge_begin(charge, kind, device, size, caller); /* no limit refuses these kinds */
     charge->block.context = context;
 }
 
@@ -89,7 +89,7 @@ HOOK cu_result cuMemHostUnregister(void *memory)
     return code;
 }
 
-/* How large an imported block is its importer is not told, but can ask. */
+/* The call does not return the size of an imported block, so the driver is asked. */
 static void imported(cu_address address, cu_result code, void *caller)
 {
     struct charge charge;

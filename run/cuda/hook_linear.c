@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of a context: plain, pitched and managed, and what cuMemFree() frees, which is more. A
- * block is taken out before it is freed, since another thread may be given its address at once; a
- * free that fails puts it back. */
+/* Memory of a context: plain, pitched and managed; and cuMemFree(), which frees other kinds too. A
+ * block is taken out of the table before it is freed, since another thread may get its address at
+ * once. If the free fails, the block is put back. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -29,7 +29,7 @@ HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
     return code;
 }
 
-/* The pitch is the driver's to say, so what a row takes more is charged afterwards. */
+/* The driver chooses the pitch, so the padding of the rows is charged after the call. */
 HOOK cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height,
                                   unsigned element)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory in the order of streams, from pools (pool/lane.c) or one to one. It is charged to the
- * device of its pool, which is that of the context where no pool is named; by blocks, though the
- * driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes
- * and goes with launches. */
+/* Stream-ordered memory, from lanes (pool/lane.c) or passed on. A block is charged to the device of
+ * its pool, or to the context's device if the call names no pool. The bytes of blocks are charged,
+ * although the driver's pools keep what is free. What a capture allocates is a node of its graph,
+ * whose memory comes and goes with launches. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -157,9 +157,9 @@ static cu_result pass_free(cu_address address, cu_stream stream, bool per_thread
                       : PASS(cuMemFreeAsync, (address, stream));
 }
 
-/* A free that a capture records happens when the graph is launched, and again with each launch: the
- * block stays. For a pooled block such a stream gets the driver's own refusal: of an address at
- * which nothing of its own begins. */
+/* A free that a capture records happens at each launch of the graph, so the block stays. For a
+ * pooled block, the program gets the error that the driver has for an address at which no
+ * allocation begins. */
 static cu_result free_of_capture(cu_address address, cu_stream stream, bool per_thread)
 {
     struct block block;
@@ -175,7 +175,7 @@ static cu_result free_in_order(cu_address address, cu_stream stream, bool per_th
     bool known = blocks_take(SPACE_ADDRESS, address, &block);
     if (known && block.pooled)
         return pool_free_async(&block, stream, per_thread);
-    if (!known && pool_owns(address)) /* where one was */
+    if (!known && pool_owns(address)) /* in a segment, but no live block begins there */
         return CU_INVALID_VALUE;
     cu_result code = pass_free(address, stream, per_thread);
     freed(known, code, &block, stream);
@@ -200,7 +200,7 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
     return code;
 }
 
-/* Pools: whose memory is in them. */
+/* Remembers a pool, for the device and the kind of the memory in it. */
 
 static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_source)
 {
@@ -214,7 +214,8 @@ static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_
     block.device = (uint8_t)device;
     if (can_be_source)
         block.owner = (uint16_t)pool_source(pool, (unsigned)device);
-    (void)blocks_put(&block, &old); /* without it, the device of the context is charged */
+    /* if it fails, blocks of the pool are charged to the context's device */
+    (void)blocks_put(&block, &old);
 }
 
 HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)

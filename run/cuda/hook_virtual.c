@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Physical memory of the virtual-memory calls. A piece takes memory from its creation until the
- * last of its handle, the handles that were retained and its mappings has gone. Pieces of the host
- * and imported ones are not the device's: the former count as host memory, the latter were charged
- * to the process that exported them. */
+/* Physical memory of the virtual-memory calls. A piece takes memory from its creation until its
+ * handle, all retained handles and all its mappings are gone. Pieces in host memory count as host
+ * memory. Imported pieces were charged to the process that exported them. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -30,7 +29,7 @@ HOOK cu_result cuMemCreate(cu_piece *piece, size_t size,
     return code;
 }
 
-/* The piece of a mapping whose piece is not known, such as another process's. */
+/* Recorded as the piece of a mapping whose piece is not known, such as another process's. */
 #define NOBODYS UINT64_C(0)
 
 static void unrefer(uint64_t piece)
@@ -83,16 +82,16 @@ HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece
         .key = address, .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
     if (code || !blocks_put(&mapping, &old))
         unrefer(own);
-    else if (old.space) /* its unmap was not seen */
+    else if (old.space) /* the unmap of an earlier mapping there was not seen */
         unrefer(old.other);
     shim_leave();
     return code;
 }
 
-/* One call may unmap several mappings that lie side by side, also of pieces that are not known.
- * Their addresses stay reserved, and nobody maps there before the program knows that the call has
- * succeeded, so the mappings can be taken out after it. One that is not known, for lack of host
- * memory, ends the walk. */
+/* One call may unmap several adjacent mappings, some of them of unknown pieces. Their addresses
+ * stay reserved, and nobody maps there before the program knows that the call succeeded, so the
+ * mappings are taken out of the table after the call. The walk ends at a mapping that the table
+ * lacks, for lack of host memory. */
 HOOK cu_result cuMemUnmap(cu_address address, size_t size)
 {
     struct block mapping;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuGetProcAddress(). The driver answers first; its answer is exchanged for a hook only where it is
- * certain that the hook has the prototype of what was found: the row of that name with the greatest
- * version that is not above the one asked for and that this driver has, for the stream mode asked
- * for. Of a version that is newer than the list, the driver is asked again for the newest that the
- * list was compared with: the same function has the same prototype. All else is passed on as it is:
- * empty names, flags of another meaning, failures. */
+/* cuGetProcAddress(). The driver answers first. Its answer is replaced by a hook only if the hook
+ * certainly has the prototype that the driver found. That is the row of the name and stream mode
+ * with the greatest version that is neither above the one asked for nor missing in this driver.
+ *
+ * If the version asked for is newer than the list, the driver is asked once more, for the newest
+ * version that the list was compared with. If it returns the same function, that has the same
+ * prototype. Everything else is passed on as it is: empty names, flags with another meaning,
+ * failures. */
 #include "shim.h"
 
 #include <string.h>
@@ -16,7 +18,7 @@ struct row {
     int version;
     unsigned modes;
     void (*hook)(void);
-    size_t real; /* where in `real` the driver's is */
+    size_t real; /* offset of the driver's function in `real` */
 };
 
 static const struct row rows[] = {
@@ -47,7 +49,7 @@ static const struct row *find(const char *name, int version, uint64_t flags)
     return best;
 }
 
-/* Counts what is not hooked though its name is. */
+/* Counts a function that is not hooked although the list has its name. */
 static void note_unhooked(const char *name)
 {
     if (!book)

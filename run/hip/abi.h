@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shim for HIP knows of the runtime's binary interface beside driver/hip/hip_abi.h. HIP
- * exports one prototype per name. tests/abi/check_run_hip.c compares what HIP 5.2 has with
- * hip_runtime_api.h. */
+/* The parts of the HIP runtime's binary interface that the shim uses in addition to
+ * driver/hip/hip_abi.h. HIP exports one prototype per name. tests/abi/check_run_hip.c compares
+ * those that HIP 5.2 has with hip_runtime_api.h. */
 #ifndef TARN_RUN_HIP_ABI_H
 #define TARN_RUN_HIP_ABI_H
 
@@ -12,9 +12,8 @@
 #include <stdbool.h>
 
 typedef hip_result run_result;
-typedef struct run_hip_device
-    *run_context; /* of device N the address N + 1: what is made on a device goes when it is
-                     reset */
+/* stands for a context: N + 1 for device N. A reset of the device ends all that was made on it */
+typedef struct run_hip_device *run_context;
 typedef hip_stream run_stream;
 enum { RUN_OK = HIP_OK, RUN_OUT_OF_MEMORY = HIP_OUT_OF_MEMORY, RUN_NOT_FOUND = HIP_NOT_SUPPORTED };
 #define RUN_DRIVER "hip"
@@ -61,8 +60,9 @@ struct hip_pool_properties {
     unsigned char reserved[64];
 };
 
-/* X(exported symbol, HIP version that has it as 10 * major + minor, -, exported symbol, parameters,
- * arguments): the columns of the list for CUDA, so that the same code finds the functions. */
+/* X(exported symbol, HIP version that introduced it as 10 * major + minor, -, exported symbol,
+ * parameters, arguments). The list for CUDA has the same columns, so that one code looks up
+ * both. */
 #define RUN_HOOK_LIST(X)                                                                          \
     X(hipInit, 42, 0, hipInit, (unsigned flags), (flags))                                         \
     X(hipGetProcAddress, 61, 0, hipGetProcAddress,                                                \
@@ -141,7 +141,7 @@ struct hip_pool_properties {
       (memory, size, flags))                                                                      \
     X(hipHostUnregister, 42, 0, hipHostUnregister, (void *memory), (memory))
 
-/* Asked, not hooked. The same columns. */
+/* Functions that the shim calls and does not hook. The same columns. */
 #define RUN_ASK_LIST(X)                                                                         \
     X(hipGetDeviceCount, 42, 0, hipGetDeviceCount, (int *count), (count))                       \
     X(hipGetDevice, 42, 0, hipGetDevice, (int *device), (device))                               \
@@ -156,8 +156,8 @@ struct hip_pool_properties {
     X(hipStreamIsCapturing, 43, 0, hipStreamIsCapturing,                                        \
       (hip_stream stream, hip_stream_capture_status * now), (stream, now))
 
-/* Where the structures of hipGetDeviceProperties() and hipGetDevicePropertiesR0600() have the bytes
- * of the device. */
+/* Offsets of the device's total bytes in the structures of hipGetDeviceProperties() and
+ * hipGetDevicePropertiesR0600(). */
 enum { RUN_PROPERTIES_BYTES = 256, RUN_PROPERTIES_R0600_BYTES = 288 };
 
 #endif

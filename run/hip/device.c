@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's devices: which is current, what each has, under a limit as if it were smaller, and its
- * reset, which frees all that was made on it. HIP begins with the first call that needs it, so the
- * shim does too: with the first allocation, or the first question about memory. */
+/* HIP's devices: which one is current, what each has (under a limit, as if it were smaller), and
+ * its reset, which frees all that was made on it. HIP initializes itself in the first call that
+ * needs it. So the shim wakes at the first allocation or the first question about memory. */
 #include "hip/enter.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ void describe_devices(void)
             device->address[0] = '\0';
         if (real.hipDeviceGetUuid && real.hipDeviceGetUuid(&uuid, i) == HIP_OK)
             memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
-        else /* its place on the bus tells it from others */
+        else /* without a UUID, the bus address identifies the device */
             memcpy(device->uuid, device->address, sizeof device->uuid);
         if (real.hipDeviceGetName && real.hipDeviceGetName(device->name, sizeof device->name, i))
             device->name[0] = '\0';
@@ -95,7 +95,7 @@ HOOK hip_result hipDeviceTotalMem(size_t *bytes, int device)
     return code;
 }
 
-/* Of a structure, which is another in each version, one number is changed. */
+/* Changes one number of a structure whose layout depends on the version. */
 static void limit_number(void *properties, size_t offset, int device)
 {
     size_t bytes;
@@ -158,7 +158,7 @@ HOOK hip_result hipDeviceReset(void)
 
 /* The resolver --------------------------------------------------------------------------------- */
 
-/* HIP has one prototype per name, whatever version is asked for; one that changes gets another
+/* HIP has one prototype per name, whatever version is asked for; a changed prototype gets a new
  * name. */
 HOOK hip_result hipGetProcAddress(const char *name, void **address, int version, uint64_t flags,
                                   unsigned *status)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's memory by address: plain, pitched, managed, in the order of streams, of the host, and of
- * other processes. As for CUDA, a block is taken out before it is freed, and a free that fails puts
- * it back. */
+/* HIP's memory by address: plain, pitched, managed, stream-ordered, host memory, and memory of
+ * other processes. As for CUDA, a block is taken out of the table before it is freed, and put back
+ * if the free fails. */
 #include "hip/enter.h"
 
-/* Bytes that no device has: what HIP says of them is what it says when memory is short. */
+/* More bytes than any device has. A request for them makes HIP give its own error for a
+ * shortage. */
 #define TOO_MUCH ((size_t)1 << 60)
 
 static hip_result refusal(void)
@@ -132,7 +133,7 @@ HOOK hip_result hipMallocManaged(void **address, size_t size, unsigned flags)
     struct charge charge;
     if (!address || !size || !hip_enter())
         return PASS(hipMallocManaged, (address, size, flags));
-    (void)hip_begin(&charge, RUN_MANAGED, size, CALLER); /* a kind that no limit refuses */
+    (void)hip_begin(&charge, RUN_MANAGED, size, CALLER); /* no limit refuses this kind */
     hip_result code = PASS(hipMallocManaged, (address, size, flags));
     hip_end(&charge, code, SPACE_ADDRESS, code ? NULL : *address, size);
     shim_leave();
@@ -203,7 +204,7 @@ HOOK hip_result hipMallocFromPoolAsync(void **address, size_t size, hip_pool poo
     return code;
 }
 
-/* A free that a capture records happens with each launch of the graph: the block stays. */
+/* A free that a capture records happens at each launch of the graph, so the block stays. */
 HOOK hip_result hipFreeAsync(void *address, hip_stream stream)
 {
     struct block block;
@@ -226,7 +227,8 @@ static void know_pool(hip_pool pool, enum run_kind kind, int device)
     if (device < 0 || (unsigned)device >= book->devices)
         return;
     block.device = (uint8_t)device;
-    (void)blocks_put(&block, &old); /* without it, the current device is charged */
+    /* if it fails, blocks of the pool are charged to the current device */
+    (void)blocks_put(&block, &old);
 }
 
 HOOK hip_result hipMemPoolCreate(hip_pool *pool, const struct hip_pool_properties *properties)

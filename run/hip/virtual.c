@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pieces of HIP's virtual memory, as run/cuda/hook_virtual.c has those of CUDA; and arrays. */
+/* Pieces of HIP's virtual memory, counted as run/cuda/hook_virtual.c counts CUDA's; and arrays. */
 #include "array_size.h"
 #include "hip/enter.h"
 
@@ -31,7 +31,7 @@ HOOK hip_result hipMemCreate(hip_piece *piece, size_t size,
     return code;
 }
 
-/* The piece of a mapping whose piece is not known, such as another process's. */
+/* Recorded as the piece of a mapping whose piece is not known, such as another process's. */
 #define NOBODYS UINT64_C(0)
 
 static void unrefer(uint64_t piece)
@@ -88,7 +88,7 @@ HOOK hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece p
                             .references = 1};
     if (code || !blocks_put(&mapping, &old))
         unrefer(own);
-    else if (old.space) /* its unmap was not seen */
+    else if (old.space) /* the unmap of an earlier mapping there was not seen */
         unrefer(old.other);
     shim_leave();
     return code;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures: how many the program has open. One counts from before the driver's call that begins it,
- * so that no thread pools what that capture would have forbidden. */
+/* Counts the captures that the program has open. A capture counts from before the driver's call
+ * that begins it, so that no thread pools a call that the capture would have forbidden. */
 #include "pool.h"
 
 enum {
     UNSEEN_SINCE = 13030
-}; /* CUDA 13.3: from then on there are calls that begin a capture and
-      have no hook */
+}; /* CUDA 13.3: since then, some calls that begin a capture have no hook */
 
 static _Atomic unsigned open_captures;
 static bool is_any_unseen; /* written before the shim is awake */
@@ -105,8 +104,8 @@ HOOK cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph
         PASS(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, before, edges, count, capture)));
 }
 
-/* A call that fails ends a capture all the same, if it was invalidated; and none, if the stream did
- * not capture, or another thread's is. */
+/* Ends a capture in the count. A call that fails ends an invalidated capture too. It ends none if
+ * the stream did not capture, or if another thread began the capture. */
 static cu_result ended(bool captured, cu_stream stream, bool per_thread, cu_result code)
 {
     if (captured && (!code || !stream_captures(stream, per_thread)))

@@ -2,15 +2,17 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Lanes: what one stream has of one pool of the driver. A block that is freed in the order of its
- * lane's stream can be used again at once, as what comes later on that stream runs later; one that
+ * lane's stream can be used again at once, since later work on that stream runs later. A block that
  * is freed elsewhere waits in pool.c until its last use has ended.
  *
- * When its stream goes, a lane is *left*: nothing is allocated from it, and an event behind the
- * stream's last work says when it may serve another stream. The default stream of a thread goes
- * with the thread, which no event can tell; then a wait for the whole context does.
+ * When its stream is destroyed, a lane is *left*: nothing is allocated from it, and an event behind
+ * the stream's last work says when it may serve another stream. A thread's default stream ends with
+ * the thread, which no event can show; that lane waits for a wait for the whole context.
  *
- * Keeps: no call is made with a stream that the program has destroyed. So a lane's lock is held
- * over the call that uses its stream, which never waits. `changing` is taken before it, and neither
+ * Invariant: no call is made with a stream that the program has destroyed. So a free uses the
+ * stream under the lane's lock. lane_take() needs no lock, because it serves a request that the
+ * program is making on that stream. That lock is held over calls of the driver that do not wait,
+ * and over the short wait of give_idle(). `changing` is taken before a lane's lock. Neither is held
  * while tarn is asked for a block. */
 #include "lane.h"
 #include "../lock.h"
@@ -22,33 +24,32 @@
 enum { STREAM_NOT_BLOCKING = 1 }; /* CU_STREAM_NON_BLOCKING */
 enum state { NONE, OPEN, LEFT };
 
-/* What others look at without the lock is atomic: a stream is the lane's as long as the lane is
- * open. */
+/* Fields that are read without the lock are atomic. `stream` is valid while the lane is open. */
 static struct lane {
     pthread_mutex_t lock;
     _Atomic enum state state;
     tarn_pool *pool;
-    _Atomic unsigned source, device; /* the device of both, source and context */
-    _Atomic(cu_context) context;     /* NULL: it has gone */
+    _Atomic unsigned source, device; /* `device` is that of the source and of the context */
+    _Atomic(cu_context) context;     /* NULL: the context has gone */
     _Atomic(cu_stream) stream;
-    _Atomic uint64_t thread; /* whose default stream it is; 0: any thread may use it */
-    _Atomic int count;       /* segments */
-    _Atomic bool has_freed;  /* blocks of it were freed since it last gave back what it had */
+    _Atomic uint64_t thread; /* the thread whose default stream it is; 0: any other stream */
+    _Atomic int count;       /* its segments */
+    _Atomic bool has_freed;  /* blocks were freed in it since it last returned segments */
     _Atomic bool is_waited;  /* the program is about to wait for its stream's work */
 
-    /* Of one that was left, under the lock. */
-    cu_event end;   /* behind its last work; NULL: none */
-    bool has_ended; /* that work has */
+    /* Of a lane that was left; under the lock. */
+    cu_event end;   /* behind its stream's last work; NULL: none */
+    bool has_ended; /* that work has ended */
     uint64_t turn;  /* when it was left */
 } lanes[LANES];
 
 static struct {
-    struct word_lock lock; /* of what finds an open lane: a leaf */
-    _Atomic unsigned most; /* lanes that ever were */
+    struct word_lock lock; /* for the search for an open lane; a leaf */
+    _Atomic unsigned most; /* one more than the highest lane that was ever used */
     _Atomic uint64_t changes;
     _Atomic uint64_t turns;
 } all;
-/* Lanes come, go and give back, one at a time */
+/* Held while lanes are created, ended or trimmed: one thread at a time. */
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
@@ -63,7 +64,8 @@ static _Thread_local struct {
 } last __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t own_number __attribute__((tls_model("initial-exec")));
 
-/* No call of the driver: its own part of the thread may have ended. */
+/* Runs at a thread's end. It makes no call of the driver, whose own data of the thread may be
+ * gone. */
 static void thread_ends(void *number)
 {
     if (atomic_load(&shim_state) != SHIM_AWAKE)
@@ -87,7 +89,7 @@ static void begin(void)
     thread_key_is_there = pthread_key_create(&thread_key, thread_ends) == 0;
 }
 
-/* Of this thread; 0 where its end could not be noticed. */
+/* This thread's number; 0 if its end cannot be noticed. */
 static uint64_t number_of_thread(void)
 {
     static _Atomic uint64_t threads;
@@ -106,7 +108,7 @@ static cu_stream name_of(cu_stream stream, bool per_thread)
 
 /* Ends ----------------------------------------------------------------------------------------- */
 
-/* Whether a lane that was left has no work any more. Its lock is held. */
+/* True if the work of a lane that was left has ended. */
 static bool has_ended_locked(struct lane *lane)
 {
     if (lane->has_ended || !lane->end)
@@ -130,7 +132,7 @@ static void leave_locked(struct lane *lane, cu_event end, bool has_ended)
     all.changes++;
 }
 
-/* An event behind a stream's work; NULL: it is not known when that ends. */
+/* Records an event behind a stream's work; NULL if that is not possible. */
 static cu_event event_behind(cu_context context, cu_stream stream)
 {
     bool pushed;
@@ -187,7 +189,7 @@ static void note_ends(uint64_t turn)
     }
 }
 
-/* Events went with the context. */
+/* The events of the lanes went with the context, and are not destroyed. */
 void lanes_end(unsigned device)
 {
     for (unsigned i = 0; i < atomic_load(&all.most); i++) {
@@ -232,8 +234,8 @@ static bool is_idle_stream(cu_stream stream)
     return is_idle;
 }
 
-/* Gives back memory that nothing uses any more, in the order of a new stream. cuMemFree() would be
- * simpler, but a pool's `used` counts what it frees as used for good. */
+/* Returns memory that no work uses any more, on a new stream. cuMemFree() would be simpler, but a
+ * pool's `used` would count what it frees as used for good. */
 static cu_result give_idle(cu_context context, cu_address address)
 {
     cu_stream own = NULL;
@@ -244,8 +246,8 @@ static cu_result give_idle(cu_context context, cu_address address)
     bool made = real.cuStreamCreate(&own, STREAM_NOT_BLOCKING) == CU_OK;
     cu_result code = made ? real.cuMemFreeAsync(address, own) : PASS(cuMemFree_v2, (address));
     if (made) {
-        (void)PASS(cuStreamSynchronize, (own)); /* at once; only a wait tells the driver that the
-                                                   memory is free */
+        /* returns at once; only after a wait does the driver count the memory as free */
+        (void)PASS(cuStreamSynchronize, (own));
         (void)PASS(cuStreamDestroy_v2, (own));
     }
     mode_restore(mode);
@@ -253,9 +255,9 @@ static cu_result give_idle(cu_context context, cu_address address)
     return code;
 }
 
-/* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed
- * behind a stream's work as free only when it has seen the end of that. Before a wait for that
- * stream it need not be asked. */
+/* Returns a segment to the driver. If the lane's stream is idle, the segment is freed as idle
+ * memory: the driver would count what is freed behind a stream's work as free only once it has seen
+ * that work end. If the program is about to wait for the stream, this is not needed. */
 static cu_result give_locked(const struct lane *lane, cu_address address, bool has_ended)
 {
     bool pushed;
@@ -287,8 +289,7 @@ void lane_lose(unsigned lane)
     atomic_fetch_sub(&lanes[lane - 1].count, 1);
 }
 
-/* A lane that was left, or whose source was destroyed, and that has nothing more is no lane any
- * more. */
+/* Ends a lane that has no segments, if it was left or its source was destroyed. */
 static void end_changing(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
@@ -306,7 +307,7 @@ static void end_changing(struct lane *lane)
     source_refer(lane->source, -1);
 }
 
-/* Whether this thread can give back what the lane has. */
+/* True if this thread can return the lane's segments now. */
 static bool can_give(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
@@ -324,8 +325,8 @@ static bool is_waited(const struct lane *lane, const struct lane_wait *wait)
                          : wait->stream && lane->stream == wait->stream;
 }
 
-/* What this thread cannot give the driver before a wait for the context is for segments_retry()
- * after it. */
+/* Trims a lane before a wait. Segments that this thread cannot return before the wait become
+ * refused ones, for segments_retry() after it. */
 static void trim_changing(struct lane *lane, const struct lane_wait *wait)
 {
     bool waited = is_waited(lane, wait);
@@ -359,7 +360,8 @@ void lanes_trim(unsigned source, unsigned device)
     pthread_mutex_unlock(&changing);
 }
 
-/* The driver is offered it, and lane_give() refuses. */
+/* The trim offers the segments to the driver; lane_give() refuses, and so they become refused
+ * ones. */
 void lanes_take_out(unsigned device)
 {
     pthread_mutex_lock(&changing);
@@ -423,7 +425,7 @@ struct lane_wait lanes_wait_for_context(void)
     return wait;
 }
 
-/* What was taken out before a wait for the current context. */
+/* Returns refused segments after a wait for the current context. */
 static bool give_refused(uint64_t turn)
 {
     cu_context context = NULL;
@@ -434,8 +436,8 @@ static bool give_refused(uint64_t turn)
     return segments_given() != before;
 }
 
-/* Blocks and lanes whose last use that wait was for. What they had is given to the driver only now,
- * so the driver has to be told to let go of it. */
+/* Frees the late blocks and the lanes whose last use the wait was for. The driver gets their memory
+ * only now, after its own look at the wait, so it is also told to trim its pools. */
 void lanes_after_wait(uint64_t turn)
 {
     bool any = late_is_any();
@@ -450,8 +452,8 @@ void lanes_after_wait(uint64_t turn)
         sources_settle();
 }
 
-/* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not
- * theirs. */
+/* Makes threads forget the source's lanes. A later pool may get the same pointer, and must not get
+ * them. */
 void lanes_close(unsigned source)
 {
     (void)source;
@@ -473,7 +475,7 @@ static unsigned find_open(cu_context context, cu_stream stream, uint64_t thread,
     return found;
 }
 
-/* One that has served another stream of this source, whose work has ended. */
+/* A lane that has served another stream of this source, and whose work has ended. */
 static struct lane *left_changing(unsigned source)
 {
     for (unsigned i = 0; i < atomic_load(&all.most); i++) {
@@ -493,7 +495,8 @@ static struct lane *make_changing(unsigned source, unsigned device)
     unsigned at = 0;
     while (at < LANES && atomic_load(&lanes[at].state) != NONE)
         at++;
-    for (unsigned i = 0; at == LANES && i < LANES; i++) { /* of another source, and empty */
+    /* lanes of other sources that have no segments */
+    for (unsigned i = 0; at == LANES && i < LANES; i++) {
         end_changing(&lanes[i]);
         at = atomic_load(&lanes[i].state) == NONE ? i : at;
     }
@@ -507,8 +510,8 @@ static struct lane *make_changing(unsigned source, unsigned device)
     return &lanes[at];
 }
 
-/* The driver refuses an invalid stream itself. One of another context would end with that, unseen.
- * This one is known not to capture, so it may be asked. */
+/* True if a stream is of a context, so that the lane ends with both. The driver itself refuses an
+ * invalid stream. The stream is known not to capture, so it may be queried. */
 static bool is_stream_of(cu_context context, cu_stream stream)
 {
     cu_context own = context;
@@ -572,7 +575,7 @@ static unsigned lane_of(cu_context context, cu_stream stream, unsigned source, u
     return number;
 }
 
-/* The driver's pool and the context are of one device. */
+/* A request is pooled only if the driver's pool and the context are of one device. */
 bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request)
 {
     unsigned source = request->source, device = request->device;

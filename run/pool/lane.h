@@ -2,9 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Stream-ordered requests under --pool. A *source* is a pool of the driver. A *lane* is what one
- * stream has of one source: a pool in tarn, whose segments are allocated from that source, and
- * freed, in the order of that stream. So a block is the source's memory: whose it is, which devices
- * reach it and how much is reserved are the driver's own answers. */
+ * stream has of one source. A lane has a pool in tarn, whose segments are allocated from the source
+ * and freed in the order of the lane's stream. So a block is the source's memory, and the driver
+ * itself answers which pool it belongs to, which devices reach it and how much is reserved.
+ *
+ * What is left to a wait is ordered by a counter, the *turn*: lanes_turn(). */
 #ifndef TARN_RUN_LANE_H
 #define TARN_RUN_LANE_H
 
@@ -15,99 +17,106 @@
 
 /* Sources, source.c ---------------------------------------------------------------------------- */
 
-/* Numbers are from 1; 0 is none. */
+/* Sources and lanes are numbered from 1; 0 means none. */
 enum { SOURCES = 64, LANES = 256 };
 
-/* The driver's pool; NULL when it was destroyed. */
+/* The driver's pool; NULL after it was destroyed. */
 cu_pool source_pool(unsigned source);
 unsigned source_device(unsigned source);
-/* Whether blocks may be cut from its memory. */
+/* True if blocks may be cut from the source's memory. */
 bool source_is_fit(unsigned source);
-/* Bytes that lanes have of it, and blocks of these. */
+/* Adds to the bytes that lanes have of a source, and to the bytes of the blocks in them. */
 void source_segment(unsigned source, int64_t bytes);
 void source_block(unsigned source, int64_t bytes);
-/* What the source's pooled blocks have for a context: they go when its memory has gone. */
+/* A value that stands for a context in the records of a source's pooled blocks. charge_drop() with
+ * it drops them when the source's memory has gone. */
 cu_context source_context(unsigned source);
-/* A lane more or less refers to it. A source that was destroyed goes with its last lane. */
+/* Adds to the number of lanes that refer to a source. The number of a destroyed source is free when
+ * its last lane has gone. */
 void source_refer(unsigned source, int change);
-/* The primary context of a device has gone: of sources whose memory went with it, what lanes have
- * is forgotten. */
+/* The primary context of a device has gone. Forgets what lanes have of each source whose memory
+ * went with it. */
 void sources_end(unsigned device);
-/* Whether more is reserved than the release threshold, so that the next wait of the program gives
- * it back. */
+/* True if the source's pool reserves more than its release threshold, so that the driver will
+ * return memory at the program's next wait. */
 bool source_is_above(unsigned source);
-/* What the driver has free of sources above their thresholds goes back to the device. */
+/* Makes the driver return what pools have free above their thresholds. */
 void sources_settle(void);
-/* Whether a source was destroyed of which lanes still have memory. */
+/* True while a source whose pool was destroyed still has lanes. */
 bool sources_are_closing(void);
 
 /* Lanes, lane.c -------------------------------------------------------------------------------- */
 
-/* For segments.c. Memory of the lane's source, in the order of its stream; 0: none. */
+/* Allocates a segment from the lane's source, in the order of its stream; 0 on failure. For
+ * segments.c. */
 cu_address lane_take(unsigned lane, size_t size);
-/* Frees it in that order, or, where no work uses it any more, without one. False where that is not
- * possible now. */
+/* Frees a segment in the order of the lane's stream, or, with `is_idle`, where no work uses it any
+ * more, on a stream of its own. False if this is not possible now. For segments.c. */
 bool lane_give(unsigned lane, cu_address address, bool is_idle);
 unsigned lane_source(unsigned lane);
 
-/* Gives the driver what no block is in: of one source, or with 0 of all sources of a device. */
+/* Returns segments without blocks to the driver: of one source, or with 0 of all sources of a
+ * device. */
 void lanes_trim(unsigned source, unsigned device);
-/* Takes out of a device's lanes what no block is in and this thread cannot give the driver before a
- * wait: for segments_retry(). */
+/* Takes segments without blocks out of those lanes of a device whose memory this thread cannot
+ * return before a wait. They become refused segments, for segments_retry(). */
 void lanes_take_out(unsigned device);
-/* Gives what no block is in of sources that were destroyed. */
+/* Returns the segments without blocks of sources that were destroyed. */
 void lanes_trim_closed(void);
-/* A block of a lane was freed, or of any. */
+/* Note that a block was freed: in one lane, or in any. */
 void lane_freed(unsigned lane);
 void lanes_freed(void);
-/* A wait of the program: for the work of a stream, by its name, or for that of a context. Of both
- * NULL: for what is not known. */
+/* What the program waits for: a stream, by its name, or a context. Both NULL: not known. */
 struct lane_wait {
     cu_stream stream;
     cu_context context;
 };
-/* Before it: after a wait the driver gives back what a source has above its threshold. Whether
- * lanes gave it any. */
+/* Call it before a wait, at whose end the driver returns what a pool has above its threshold. Lanes
+ * of such pools first return their segments without blocks. True if some did. */
 bool lanes_before_wait(const struct lane_wait *wait);
-/* The current context, where there are lanes. */
+/* The wait for the current context; all NULL if there are no lanes. */
 struct lane_wait lanes_wait_for_context(void);
-/* After one that has succeeded; `turn`: of a wait for the whole current context, lanes_turn() from
- * before it, else 0. */
+/* Call it after a wait that has succeeded. `turn`: lanes_turn() from before a wait for the whole
+ * current context; 0 for any other wait. */
 void lanes_after_wait(uint64_t turn);
-/* The next number in the order of what waits for such a wait, and of these. */
+/* The next value of a counter that orders waits and what is left to a wait. A wait has settled what
+ * was left at a lower turn than its own. */
 uint64_t lanes_turn(void);
-/* A stream is about to be destroyed. */
+/* Call it before a stream is destroyed. */
 void lanes_leave_stream(cu_stream stream);
-/* The source's pool was destroyed. */
+/* Call it after a source's pool was destroyed. */
 void lanes_close(unsigned source);
-/* The primary context of a device has gone. */
+/* Call it after the primary context of a device has gone. */
 void lanes_end(unsigned device);
 
-/* A segment of it is no longer there. */
+/* A lane has one segment less, because its memory has gone. */
 void lane_lose(unsigned lane);
 
-/* A block in a lane was freed in the order of a stream: whether that is the lane's. */
+/* True if a stream is the lane's: a block of the lane that is freed in the stream's order can be
+ * used again at once. */
 bool lane_is_of(unsigned lane, cu_stream stream, bool per_thread);
 cu_context lane_context(unsigned lane);
 
 /* pool.c --------------------------------------------------------------------------------------- */
 
-/* A pool of tarn's for a lane, or with 0 for plain blocks. */
+/* Creates a pool in tarn: for a lane, or with 0 for plain blocks. */
 struct tarn_pool *pool_create(unsigned device, unsigned lane);
-/* Cuts a block from it, and writes it down: its key, and that it is pooled, are filled in. */
+/* Cuts a block from a pool and writes it down. Fills in its key, its space and `pooled`. */
 bool pool_cut(struct tarn_pool *pool, struct block *block, cu_stream stream, void *caller);
-/* Makes a context current, if it is not. */
+/* Makes a context current, if it is not; context_leave() undoes that. */
 bool context_enter(cu_context context, bool *pushed);
 void context_leave(bool pushed);
-/* Calls of the shim's own, which no capture of another thread may forbid, are between the two. */
+/* Brackets calls of the driver that the shim makes for itself: between the two, no capture of
+ * another thread forbids them. */
 cu_capture_mode mode_relax(void);
 void mode_restore(cu_capture_mode mode);
-/* Whether requests of this context are pooled. */
+/* True if requests of this context are pooled. */
 bool pool_is_of(unsigned device, cu_context context);
-/* Blocks whose last use has ended become free; whether there are any that wait for that. */
+/* late_look() frees the late blocks (pool.c) whose last use has ended. late_is_any(): some are
+ * left. */
 void late_look(void);
 bool late_is_any(void);
-/* A wait for the current context, which began in this turn, has ended. */
+/* A wait for the current context, which is of `device`, began in this turn and has ended. */
 void late_waited(unsigned device, uint64_t turn);
 
 #endif

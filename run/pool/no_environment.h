@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Before each file of the tarn that is in the shim: the environment is the program's, whose own
- * tarn may read it. */
+/* Included before each source file of the tarn that is in the shim. It hides the environment, which
+ * is the program's: the program may use a tarn of its own, and the variables are meant for that. */
 #ifndef TARN_RUN_NO_ENVIRONMENT_H
 #define TARN_RUN_NO_ENVIRONMENT_H
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A pool of tarn's per device, for its primary context, and what becomes of requests and frees.
- * Keeps: a block is tarn's as long as the shim's table has it as pooled, or while one thread is
- * between the two. An address of a segment is never given to the driver to free, except by
- * segments.c. */
+/* One pool in tarn per device, for its primary context; and what becomes of requests and frees.
+ * Invariants: tarn has a block exactly while the shim's table has it as pooled, or while a thread
+ * is between the two steps. Only segments.c asks the driver to free an address of a segment. */
 #include "../lock.h"
 #include "lane.h"
 #include "segments.h"
@@ -18,33 +17,33 @@
 #include <tarn/pool.h>
 
 enum { LATE_FIRST = 1024 };
-#define HOST_MEMORY \
-    ((size_t)64 << 20) /* that tarn's host device says to have; nothing is ever
-                          taken of it */
+/* the memory that tarn's host device reports; nothing is ever taken from it */
+#define HOST_MEMORY ((size_t)64 << 20)
 
-/* A pool is used where its device's context is current. */
+/* The pool of each device. It is used while the device's primary context is current. */
 static struct {
-    _Atomic(tarn_pool *) pool; /* NULL: none yet, or nothing is pooled now */
+    _Atomic(tarn_pool *) pool; /* NULL: not created yet, or nothing is pooled now */
     _Atomic(cu_context) context;
-    tarn_pool *left;    /* by pool_leave() */
-    _Atomic bool fails; /* work of it has failed, and the driver has served no request since */
+    tarn_pool *left; /* the pool between pool_leave() and pool_stay() or pool_gone() */
+    /* work on the device has failed, and the driver has served no request since */
+    _Atomic bool fails;
     pthread_mutex_t making;
 } devices[BOOK_DEVICES];
 
-/* Blocks that are free and cannot be used again yet. */
+/* A late block: the program has freed it, and work may still use it. */
 struct late_block {
-    cu_event
-        event; /* behind the work that may use it; NULL: there is none, so it waits for a wait for
-                  its context, or the end of that */
+    /* behind the work that may use it. NULL: reusable after the next wait for the context, or when
+     * the context ends */
+    cu_event event;
     cu_address address;
-    uint64_t turn; /* without an event: only a wait that began after it counts */
+    uint64_t turn; /* if there is no event: only a wait that began at or after this turn counts */
     unsigned device;
-    unsigned event_device; /* whose context the event goes with */
+    unsigned event_device; /* the device whose context's end also ends the event */
 };
 static struct {
     struct word_lock lock;
     _Atomic unsigned count;
-    unsigned first, room;    /* a ring; room: a power of two, or 0 */
+    unsigned first, room;    /* a ring buffer; room: a power of two, or 0 */
     struct late_block *list; /* from mmap */
 } late;
 
@@ -90,7 +89,7 @@ void pool_sees_handles(unsigned kinds)
         pool_end("memory that other processes can open was asked for");
 }
 
-/* Blocks that were freed in the order of a stream ---------------------------------------------- */
+/* Late blocks --------------------------------------------------------------------------------- */
 
 static struct late_block *late_at_locked(unsigned index)
 {
@@ -127,7 +126,7 @@ static bool late_add(const struct late_block *block)
     return there;
 }
 
-/* Takes out the first. */
+/* Removes the first one. */
 static bool late_take(struct late_block *block)
 {
     word_lock_take(&late.lock);
@@ -146,7 +145,8 @@ bool late_is_any(void)
     return atomic_load_explicit(&late.count, memory_order_relaxed) > 0;
 }
 
-/* Those whose work has ended, up to the first whose has not, which goes to the end of the list. */
+/* Frees late blocks whose work has ended, from the first on. The first whose work has not ended
+ * goes to the end of the list, and ends the look. */
 void late_look(void)
 {
     struct late_block block;
@@ -171,7 +171,7 @@ void late_look(void)
         lanes_trim_closed();
 }
 
-/* Their context has gone, or that of the work that they wait for, and its events with it. */
+/* Frees the late blocks whose context has gone, and those whose event went with the context. */
 static void late_end(unsigned device)
 {
     struct late_block block;
@@ -289,14 +289,15 @@ bool pool_is_of(unsigned device, cu_context context)
     return pool_of(device, context) != NULL;
 }
 
-/* CUDA_ERROR_ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED; from _ILLEGAL_ADDRESS those of
- * work, and of what serves it; _UNKNOWN. One too many of them costs a call of the driver. */
+/* True for errors that say that work on the device failed: CUDA_ERROR_ECC_UNCORRECTABLE,
+ * _NVLINK_UNCORRECTABLE, _CONTAINED, _UNKNOWN, and all from _ILLEGAL_ADDRESS to 899. An error that
+ * is wrongly among them costs one more call of the driver. */
 static bool is_of_work(cu_result code)
 {
     return code == 214 || code == 220 || code == 226 || (code >= 700 && code < 900) || code == 999;
 }
 
-/* Whose work failed a wait does not say. */
+/* With NO_DEVICE: a wait does not say whose work failed, so it counts for all devices. */
 void pool_heard(unsigned device, cu_result code)
 {
     bool bad = is_of_work(code);
@@ -330,7 +331,8 @@ void pool_stay(cu_device device)
     pthread_mutex_unlock(&devices[device].making);
 }
 
-/* The blocks are taken out and forgotten one by one after this; the pool goes with the last. */
+/* The caller then takes the blocks out and forgets them one by one; the pool goes with the last
+ * one. */
 void pool_gone(cu_device device)
 {
     if (!book->pool || device < 0 || (unsigned)device >= book->devices)
@@ -396,8 +398,8 @@ bool pool_cut(tarn_pool *pool, struct block *block, cu_stream stream, void *call
     return true;
 }
 
-/* What the driver's free would say, and wait for, during a capture: it is asked to free a block
- * that was made for that. */
+/* During a capture a real free decides what the program is told, and waits as a free does: that of
+ * a small block that is allocated for this. */
 static cu_result free_another(void)
 {
     cu_address other = 0;
@@ -405,7 +407,7 @@ static cu_result free_another(void)
     return code ? code : PASS(cuMemFree_v2, (other));
 }
 
-/* What a call that does not wait says of work that has failed. */
+/* Returns the error of work that has failed, without waiting; CU_OK if there is none. */
 static cu_result ask_for_failure(cu_stream stream)
 {
     cu_capture_mode mode = mode_relax();
@@ -414,9 +416,9 @@ static cu_result ask_for_failure(cu_stream stream)
     return is_of_work(code) ? code : CU_OK;
 }
 
-/* The driver finds the context by the address, so that a thread without one can free too. A
- * stream-ordered block's free does not wait: the program has to know that the block's last use has
- * ended. */
+/* Waits as the driver's free does, and returns its error. The block says which context, since a
+ * thread without a context can free too. The free of a stream-ordered block does not wait: the
+ * program must know that the block's last use has ended. */
 static cu_result wait_as_a_free_does(const struct block *block)
 {
     bool pushed, captures = pool_captures();
@@ -451,7 +453,7 @@ static cu_result record(cu_event event, cu_stream stream, bool per_thread)
                       : PASS(cuEventRecord, (event, stream));
 }
 
-/* Puts an event behind a stream's work; block->event is NULL where there is none. */
+/* Records an event behind a stream's work. block->event is NULL if this fails. */
 static cu_result event_behind(struct late_block *block, cu_stream stream, bool per_thread)
 {
     cu_context context;
@@ -467,8 +469,9 @@ static cu_result event_behind(struct late_block *block, cu_stream stream, bool p
     return code;
 }
 
-/* An event is of the context that it was created in, which may be another than the stream's: that
- * of a peer, or of a thread without one. */
+/* The same with the stream's own context current. An event can be recorded only in the context in
+ * which it was created, which may not be the stream's: the caller may be in a peer's context, or in
+ * none. */
 static cu_result event_elsewhere(struct late_block *block, cu_stream stream, bool per_thread)
 {
     bool pushed;
@@ -481,7 +484,7 @@ static cu_result event_elsewhere(struct late_block *block, cu_stream stream, boo
     return code;
 }
 
-/* Without an event the block is nobody's until a wait for its context. */
+/* If there can be no event, the block waits for a wait for its context. */
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread)
 {
     struct late_block waits = {.address = block->key, .device = block->device};
@@ -529,13 +532,14 @@ enum pool_place pool_find(cu_address address, struct block *block)
 
 bool pool_note(const struct block *block, const bool *synced, struct block *now)
 {
-    static _Atomic uint64_t ids = UINT64_C(1) << 63; /* the driver counts from 1 */
+    static _Atomic uint64_t ids = UINT64_C(1) << 63; /* the driver's own ids count from 1 */
     return blocks_note(SPACE_ADDRESS, block->key, atomic_fetch_add(&ids, 1), synced, now);
 }
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* A wait began in this turn, or with 0 there was none. The device's context is current. */
+/* Returns segments without blocks to the driver. `turn`: of a wait that has ended; 0: there was
+ * none. The device's context is current. */
 static void give_idle(unsigned device, tarn_pool *pool, uint64_t turn)
 {
     late_look();
@@ -544,8 +548,8 @@ static void give_idle(unsigned device, tarn_pool *pool, uint64_t turn)
     segments_retry(device, turn);
 }
 
-/* Before a request fails: memory of other threads' own default streams, and of blocks behind work,
- * which only a wait makes nobody's. */
+/* The last step before a request fails: waits for the context. Only that frees memory of other
+ * threads' default streams, and late blocks. */
 static void wait_for_memory(unsigned device, tarn_pool *pool)
 {
     lanes_take_out(device);

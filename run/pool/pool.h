@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* --pool: plain and stream-ordered allocations up to a size come from tarn's pools, whose segments
- * are the driver's. What the program can observe of a block is as if it were an allocation of its
- * own; what cannot be kept so is passed on. The shim without pools has none of this, and calls that
- * do nothing.
+/* --pool: plain and stream-ordered allocations up to a size come from tarn's pools. The pools get
+ * their segments from the driver. To the program a block looks like an allocation of its own. A
+ * request for which that cannot be kept up is passed on to the driver. A shim that is built without
+ * pools has stubs for these calls.
  *
- * tarn is in the shim as it is in a program, with all its names hidden, and with its host device
- * for a driver: it keeps the books of addresses, and never calls CUDA (a drawing: docs/run.md).
- * Segments are allocated and freed by the shim, on the thread whose call needs them. A plain block
- * is free only when the work that may use it has ended, so no block waits for a stream.
- * Stream-ordered blocks are in pools of their stream: lane.h. */
+ * The shim contains a whole tarn, with all its names hidden, whose driver is the host device: it
+ * does the bookkeeping of addresses and never calls CUDA (docs/run.md has a drawing). The shim
+ * allocates and frees the segments, on the thread whose call needs them. A plain block becomes free
+ * only when the work that may use it has ended, so tarn needs no stream for it. Stream-ordered
+ * blocks are in pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 
 #include "../shim.h"
 
 #ifndef TARN_RUN_HIP
-/* For memory in the order of a stream. */
+/* A stream-ordered request. */
 struct ordered_request {
     size_t size;
-    unsigned source; /* the number of the driver's pool that it is from; 0: one that is not known */
+    /* number of the driver's pool that it is from; 0: a pool that the shim does not know */
+    unsigned source;
     unsigned device;
-    cu_context context; /* the current one, of that device; NULL: not asked for yet */
+    cu_context context; /* the current context, which is of `device`; NULL: not asked for yet */
     cu_stream stream;
     bool per_thread;
     void *caller;
@@ -31,72 +32,76 @@ struct ordered_request {
 
 #ifdef TARN_RUN_POOL
 
-/* The largest block that is pooled, if any is. Once, before the shim is awake. */
+/* Reads from the environment up to what size blocks are pooled. Called once, before the shim is
+ * awake. */
 void pool_begin(void);
 
-/* A block for a request of the current context; false where it is to be passed on. */
+/* Serves a request from the pool of the current context. False: pass the request on. */
 bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context,
                 void *caller);
-/* One for a request in the order of a stream. */
+/* The same for a stream-ordered request, from a lane. */
 bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request);
-/* The number of a pool of the driver, from which blocks may be cut; of that which a device's own
- * requests come from. 0: none. */
+/* Number of a pool of the driver, as a source of blocks (lane.h); and of the one that serves a
+ * device's requests which name no pool. 0: blocks cannot be cut from it. */
 unsigned pool_source(cu_pool pool, unsigned device);
 unsigned pool_source_of_device(unsigned device);
-/* Of a pool that no hook has told: the device's own, by another call. */
+/* Number of a pool that the program got from a call without a hook: found only if it is the pool of
+ * pool_source_of_device(). */
 unsigned pool_source_known(cu_pool pool, unsigned device);
 bool pool_can_be_source(const struct cu_pool_properties *properties);
-/* A block of one that the driver served, or its free. */
+/* The driver itself served, or freed, a block of a source. */
 void pool_passes(unsigned source, int64_t bytes);
-/* One is about to be destroyed, and was. */
+/* Before and after the driver destroys a pool. */
 void pool_source_leaves(cu_pool pool);
 void pool_source_gone(cu_pool pool);
 
-/* The free of a pooled block, which was taken out: waits as the driver's would, and gives the code
- * that it would. */
+/* Frees a pooled block that was taken out of the table. Waits as the driver's free would, and
+ * returns the code that it would. pool_free_async(): in the order of a stream, without a wait. */
 cu_result pool_free(const struct block *block);
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread);
-/* Whether an address that begins no live block lies in a segment: the driver must not be given it
- * to free. */
+/* True if an address lies in a segment. Unless a live block begins there, the driver must not be
+ * asked to free it. */
 bool pool_owns(cu_address address);
 
-/* Gives the driver what no block is in; false where there was nothing. Never during a capture. */
+/* Returns segments without blocks to the driver; may wait. False if there were none. Does nothing
+ * during a capture. */
 bool pool_trim(unsigned device);
-/* Bytes that pool_trim() would give back. */
+/* Bytes of plain segments without blocks. */
 uint64_t pool_idle(unsigned device);
-/* The same of what pools of the driver gave for it, which is theirs when it was given back. */
+/* Bytes of lanes' segments without blocks. Once returned, they belong to the driver's pools. */
 uint64_t pool_idle_ordered(unsigned device);
 
-/* What the driver said of a request that it was passed, or with NO_DEVICE of a wait. After work has
- * failed all requests are passed, so that the driver says so, until it serves one. */
+/* Reports the driver's answer to a request that was passed on, or with NO_DEVICE to a wait. After
+ * an answer that says that work has failed, every request is passed on, so that the program gets
+ * the driver's error, until the driver serves one. */
 void pool_heard(unsigned device, cu_result code);
 
-/* The primary context of a device may end now: nothing is pooled meanwhile. Then it has, or has
- * not. */
+/* pool_leave(): the primary context of a device may end now; nothing is pooled until the next call.
+ * pool_stay(): it did not end. pool_gone(): it has ended. */
 void pool_leave(cu_device device);
 void pool_stay(cu_device device);
 void pool_gone(cu_device device);
-/* A block that went with its context and was taken out. */
+/* Frees a pooled block that charge_drop() or a free has taken out of the table. */
 void pool_forget(const struct block *block);
 
-/* Nothing more is pooled; the first reason counts. Blocks that are handed out stay valid. */
+/* Ends pooling for good; the first reason is kept. Live blocks stay valid. */
 void pool_end(const char *why);
-/* A request for memory that other processes can open. */
+/* Ends pooling if `kinds` is not 0: the program asked for memory that other processes can open. */
 void pool_sees_handles(unsigned kinds);
-/* Whether there is still no reason to end: looks at what libraries the process has, when there are
- * new ones. */
+/* False once pooling has ended. Reads the list of loaded libraries if it has changed. */
 bool pool_may_go_on(void);
 
-/* Captures that the program has open. During one nothing is pooled. */
+/* True while the program has a capture open. Nothing is pooled meanwhile. */
 bool pool_captures(void);
-/* Whether one may be open that was not seen to begin, or is. */
+/* The same, and always true for a driver that can begin captures which no hook sees. */
 bool pool_may_capture(void);
-void captures_begin(void); /* once, before the first of these */
+void captures_begin(void); /* called once, before the two above */
 
-/* What an address lies in. */
+/* Where an address lies: in no segment, in a live block, or in a segment but in no live block. */
 enum pool_place { POOL_NONE, POOL_BLOCK, POOL_BETWEEN }; /* a segment, but no live block of it */
 enum pool_place pool_find(cu_address address, struct block *block);
-/* Gives it an id, if it has none, and sets whether SYNC_MEMOPS is on, unless `synced` is NULL. */
+/* Gives a block an id, if it has none. Unless `synced` is NULL, stores whether SYNC_MEMOPS is on
+ * for it. *now: the block after that. */
 bool pool_note(const struct block *block, const bool *synced, struct block *now);
 
 #else

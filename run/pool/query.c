@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the program asks of an address, and what it shows to others. The driver is asked first, so
- * that its codes are its own; of what it says of a segment, that is replaced which differs for the
- * block. An address of a segment that is in no live block is for the program one of no allocation,
- * and the driver is asked about such an address in its place. */
+/* What the program asks about an address, and what it exports. The driver is asked first, so that
+ * errors are its own. Of its answer for a segment, only what differs for the block is replaced. An
+ * address in a segment but in no live block belongs to no allocation as the program sees it, so the
+ * driver is asked about an address of no allocation instead. */
 #include "pool.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum attribute { /* CU_POINTER_ATTRIBUTE_ */
                  MEMORY_BLOCK_ID = 20,
 };
 
-/* Booleans are of one byte or of four, and 0 or 1. */
+/* Replaces the value of an attribute. Booleans have one byte or four, and are 0 or 1. */
 static void correct(const struct block *block, unsigned attribute, void *data)
 {
     struct block now;
@@ -109,8 +109,8 @@ HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void
     return code;
 }
 
-/* The driver has it for a whole segment. There it is turned on for all blocks, which makes them
- * wait where they need not, and never off again. */
+/* The driver has this attribute per segment. It is turned on for all blocks of the segment, which
+ * makes them wait more than needed, and never off again. */
 HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     struct block block, now;
@@ -134,7 +134,7 @@ HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_a
 
 /* Other processes ------------------------------------------------------------------------------ */
 
-/* Once per process. */
+/* Says so once per process. */
 static void say_refused(void)
 {
     static const char line[] =
@@ -145,7 +145,8 @@ static void say_refused(void)
         (void)!write(STDERR_FILENO, line, sizeof line - 1);
 }
 
-/* The driver would export the whole segment, and the importer would get its beginning. */
+/* Refused for a pooled block: the driver would export the whole segment, and the importer would get
+ * the beginning of that. */
 HOOK cu_result cuIpcGetMemHandle(struct cu_ipc *handle, cu_address address)
 {
     struct block block;
@@ -182,8 +183,8 @@ HOOK cu_result cuIpcOpenEventHandle(cu_event *event, struct cu_ipc_event handle)
     return code;
 }
 
-/* A part of a block is a part of its segment too. Nobody gets it again after this, so what was
- * exported may outlive it. */
+/* A part of a block is a part of its segment too, so the driver can export it. Nothing is pooled
+ * after this, so no other block gets that memory while the importer has it. */
 HOOK cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size,
                                              unsigned kind, unsigned long long flags)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of segments, by address. Its lock is a leaf. */
+/* Owns the list of segments, sorted by address. Its lock is a leaf. */
 #include "segments.h"
 #include "../lock.h"
 #include "lane.h"
@@ -13,22 +13,24 @@ enum { ROOM_FIRST = 512, GRANULE_BITS = 21, GRANULES = 1 << 16 };
 
 struct segment {
     cu_address start, end;
-    uint16_t device, lane; /* lane: 0 where it is a plain allocation */
-    uint64_t refused;      /* the driver did not take it back: nobody's until it does. The turn of
-                              that, or 0 */
+    uint16_t device, lane; /* lane: 0 for a plain allocation */
+    /* the turn in which the driver, or the lane, refused to take it back; nothing is cut from it
+     * since. 0: not refused */
+    uint64_t refused;
 };
 
 static struct {
     struct word_lock lock;
     struct segment *list;
     size_t count, room;
-    _Atomic uint64_t lowest, highest; /* of all that ever were, read without the lock */
+    /* bounds of all segments that ever were; read without the lock */
+    _Atomic uint64_t lowest, highest;
     _Atomic uint64_t held[BOOK_DEVICES];
-    _Atomic uint64_t given; /* how many the driver took back */
+    _Atomic uint64_t given; /* segments that were returned to the driver */
 } segments = {.lowest = UINT64_MAX};
 
-/* Blocks that begin in 2 MiB of addresses, modulo 128 GiB: where two meet, memory may seem to be in
- * use that is not. */
+/* The number of blocks that begin in each 2 MiB of addresses, modulo 128 GiB. If two ranges share a
+ * counter, memory may seem to be in use that is not. */
 static _Atomic uint32_t blocks[GRANULES];
 
 void segment_count(cu_address address, int change)
@@ -93,7 +95,7 @@ static bool grow_locked(void)
     return true;
 }
 
-/* The first whose end is above an address. */
+/* The index of the first segment that ends above an address. */
 static size_t find_locked(cu_address address)
 {
     size_t low = 0, high = segments.count;
@@ -145,7 +147,7 @@ static void remove_locked(size_t at)
             (segments.count - at) * sizeof *segments.list);
 }
 
-/* False where it had gone before. */
+/* Removes a segment from the list. False if it was not there, because its memory had gone. */
 static bool take_out(cu_address start)
 {
     word_lock_take(&segments.lock);
@@ -157,7 +159,7 @@ static bool take_out(cu_address start)
     return found;
 }
 
-/* The first from an address on. */
+/* Removes the first refused segment of a device from an address on. */
 static bool take_refused(unsigned device, cu_address from, struct segment *segment)
 {
     word_lock_take(&segments.lock);
@@ -184,7 +186,7 @@ bool segments_are_refused(unsigned device)
     return are;
 }
 
-/* Gives the driver what was taken out; what it refuses is kept for segments_retry(). */
+/* Returns a segment to the driver. A refused one goes back into the list, for segments_retry(). */
 static bool give_back(cu_address address, size_t size, unsigned device, unsigned lane, bool is_idle)
 {
     bool given = lane ? lane_give(lane, address, is_idle) : PASS(cuMemFree_v2, (address)) == CU_OK;
@@ -229,7 +231,7 @@ void segment_free(void *pointer, size_t size, int device, void *stream, void *us
         (void)give_back(address, size, (unsigned)device, (unsigned)(uintptr_t)user, false);
 }
 
-/* Each once. */
+/* Tries each one once. */
 void segments_retry(unsigned device, uint64_t turn)
 {
     struct segment refused = {0};
@@ -255,7 +257,7 @@ uint64_t segments_held(unsigned device)
     return atomic_load(&segments.held[device]);
 }
 
-/* Of a source, or with 0 the plain ones of a device. */
+/* Forgets the segments of a source, or with 0 the plain ones of a device. */
 static void forget(unsigned source, unsigned device)
 {
     uint64_t bytes = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the driver: which of them blocks may be cut from, and what the program asks of them. Of
- * a source with lanes the driver counts whole segments as used, so `used` is answered from blocks;
- * `reserved` is the driver's. Keeps: a source's number stays its own as long as lanes refer to it.
- * Its lock is a leaf. */
+/* Sources, which are pools of the driver: from which of them blocks may be cut, and what the
+ * program asks about them. Of a source with lanes the driver counts whole segments as used. So
+ * `used` is computed from blocks here, and `reserved` is the driver's. Invariant: a source keeps
+ * its number as long as lanes refer to it. Its lock is a leaf. */
 #include "../lock.h"
 #include "lane.h"
 #include "segments.h"
@@ -18,20 +18,20 @@ enum attribute { /* CU_MEMPOOL_ATTR_ */
 };
 
 static struct source {
-    _Atomic(cu_pool) pool; /* NULL: destroyed, or no source */
+    _Atomic(cu_pool) pool; /* NULL: the pool was destroyed, or this is no source */
     unsigned device;
-    _Atomic int references; /* lanes, and one for the driver's pool; 0: no source */
+    _Atomic int references; /* its lanes, and one for the driver's pool; 0: this is no source */
     _Atomic bool unfit;
     _Atomic uint64_t threshold;
-    _Atomic uint64_t segments, blocks; /* bytes of lanes, and of blocks in these */
-    _Atomic uint64_t passed;           /* bytes of blocks that the driver served */
-    _Atomic uint64_t high;             /* the most of both kinds of blocks */
+    _Atomic uint64_t segments, blocks; /* bytes of lanes' segments, and of the blocks in them */
+    _Atomic uint64_t passed;           /* bytes of blocks that the driver itself served */
+    _Atomic uint64_t high;             /* the greatest sum of `blocks` and `passed` */
 } sources[SOURCES];
 static struct word_lock lock;
 static _Atomic unsigned closing;
 
-/* The source that a device's own requests come from, and behind it how often any device's was
- * changed. 0: not known. */
+/* For each device, the source that its own requests come from, plus 1, in the lower half, and the
+ * value of `current_changes` at that time in the upper half. 0: not known. */
 static _Atomic uint64_t current[BOOK_DEVICES];
 static _Atomic uint32_t current_changes;
 
@@ -68,8 +68,8 @@ static void raise_high(struct source *source, uint64_t now)
         ;
 }
 
-/* The driver said how much of the pool is used, which includes blocks that no hook saw come or
- * go. */
+/* Corrects `passed` by what the driver says is used of the pool, which includes blocks whose calls
+ * no hook saw. */
 static uint64_t learn_used(struct source *source, uint64_t said)
 {
     uint64_t segments = atomic_load(&source->segments),
@@ -147,7 +147,7 @@ cu_context source_context(unsigned source)
     return (cu_context)(void *)&sources[source - 1];
 }
 
-/* The driver says of its pool how much is in use. */
+/* True if a source's memory has gone. The driver then says that less is in use than lanes have. */
 static bool is_gone(unsigned number)
 {
     const struct source *source = &sources[number - 1];
@@ -158,7 +158,7 @@ static bool is_gone(unsigned number)
 
 void sources_end(unsigned device)
 {
-    current_changes++; /* its default pool may be another from now on */
+    current_changes++; /* the device's default pool may be another one from now on */
     for (unsigned number = 1; number <= SOURCES; number++) {
         if (sources[number - 1].device != device || !atomic_load(&sources[number - 1].references) ||
             !is_gone(number))
@@ -169,7 +169,7 @@ void sources_end(unsigned device)
     }
 }
 
-/* The source of a pool that is there. */
+/* The source of an existing pool; 0: none. */
 static unsigned find(cu_pool pool)
 {
     for (unsigned i = 0; pool && i < SOURCES; i++)
@@ -217,8 +217,8 @@ unsigned pool_source(cu_pool pool, unsigned device)
     return number;
 }
 
-/* A limit of its own, handles for others and what this code does not know are the driver's to
- * keep. */
+/* False for a pool with a size limit of its own, with exportable handles, or with properties that
+ * this code does not know: these are left to the driver. */
 bool pool_can_be_source(const struct cu_pool_properties *properties)
 {
     bool plain = properties->type == CU_ALLOCATION_PINNED && !properties->handle_types &&
@@ -228,8 +228,8 @@ bool pool_can_be_source(const struct cu_pool_properties *properties)
     return plain;
 }
 
-/* Only the default pool is known to have no properties, or one that the program was seen to
- * create. */
+/* A pool qualifies only if its properties are known: it is the device's default pool, which has
+ * none, or the program was seen to create it. */
 static unsigned find_current(unsigned device)
 {
     cu_pool pool = NULL, first = NULL;
@@ -336,7 +336,8 @@ HOOK cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *val
     return code;
 }
 
-/* Its blocks stay, and the driver keeps its memory until they are freed. */
+/* Call it before the pool is destroyed. Its live blocks stay, and the driver keeps their memory
+ * until they are freed. */
 void pool_source_leaves(cu_pool pool)
 {
     unsigned source = find(pool);

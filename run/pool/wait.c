@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where streams end, and where the program waits. At a wait the driver gives back what its pools
- * hold above their release thresholds, so lanes give it beforehand what no block is in. */
+/* Hooks of calls that destroy a stream or wait. At a wait the driver returns what its pools have
+ * above their release thresholds, so lanes give it their segments without blocks beforehand. */
 #include "lane.h"
 
 HOOK cu_result cuStreamDestroy(cu_stream stream)
@@ -79,7 +79,7 @@ HOOK cu_result cuCtxSynchronize(void)
     return code;
 }
 
-/* Of another context than the current one nothing is concluded. */
+/* Concludes nothing from a wait for a context that may not be the current one. */
 HOOK cu_result cuCtxSynchronize_v2(cu_context context)
 {
     if (!shim_enter())

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What ends the pooling: libraries that export or register memory behind the driver's back, and
+/* What ends pooling: libraries that export or register memory without the driver's knowledge, and
  * processes that MPI has started. The loader counts what it loads, so the list of libraries is read
- * only when that has changed. */
+ * only when that count has changed. */
 #include "pool.h"
 
 #include <link.h>
@@ -48,7 +48,7 @@ static void look_at_variables(void)
         }
 }
 
-/* Of two threads that see a change both read the list. */
+/* If two threads see a change, both read the list. */
 bool pool_may_go_on(void)
 {
     static _Atomic unsigned long long known;
