@@ -186,9 +186,8 @@ bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t lim
             return true;
         if (attempt == 0)
             reap();
-        /* used memory alone is too much; if only `pending` were, others might take theirs back */
         else if (size > limit || sum.used > limit - size)
-            return false;
+            return false; /* what others have in `pending` may still come back, `used` does not */
         else
             pause_for(attempt);
     }
