@@ -38,7 +38,6 @@ static void process_exits(void)
 static tarn_status start_locked(void)
 {
     static bool watching;
-    host_address_factor = 64;
     tarn_status status = host_start();
     if (status)
         return status;

@@ -26,15 +26,15 @@ static void reserve_refuses(void **state)
     REFUSED(driver->reserve(0, MIB, 0, &address), "multiple of 2 MiB");
     REFUSED(driver->reserve(0, GRANULE, MIB, &address), "alignment");
     REFUSED(driver->reserve(0, GRANULE, 3 * GRANULE, &address), "alignment");
-    assert_refused(driver->reserve(0, 258 * MIB, 0, &address), TARN_ERROR_OUT_OF_MEMORY,
-                   "268435456");
+    assert_refused(driver->reserve(0, 4098 * MIB, 0, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "4294967296");
     assert_status(driver->reserve(2, GRANULE, 0, &address), TARN_ERROR_INVALID_DEVICE);
     assert_int_equal(address, 77);
-    assert_ok(driver->reserve(0, 128 * MIB, 64 * MIB, &address));
+    assert_ok(driver->reserve(0, 2048 * MIB, 64 * MIB, &address));
     assert_int_equal(address % (64 * MIB), 0);
-    assert_ok(driver->reserve(0, 128 * MIB, 0, &address));
+    assert_ok(driver->reserve(0, 2048 * MIB, 0, &address));
     assert_status(driver->reserve(0, GRANULE, 0, &address), TARN_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(ledger_of(0).reserved_addresses, 256 * MIB);
+    assert_int_equal(ledger_of(0).reserved_addresses, 4096 * MIB);
 }
 
 static void unreserve_takes_exactly_a_range(void **state)

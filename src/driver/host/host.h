@@ -132,15 +132,14 @@ struct host_device {
     atomic_uint_fast64_t calls[DRIVER_CALLS];
 };
 
-/* A device has addresses for this many times its memory. Each copy of tarn in a process reserves a
- * range of its own. The simulated libraries raise the factor before host_start(), because vendors'
- * devices have many more addresses. */
-extern size_t host_address_factor;
+/* A device has addresses for this many times its memory: for the range that each copy of tarn in a
+ * process reserves, and for more beside it, as vendors' devices have. */
+#define HOST_ADDRESS_FACTOR ((size_t)64)
 
 static inline size_t host_addresses(const struct host_device *device)
 {
-    return device->memory > SIZE_MAX / host_address_factor ? SIZE_MAX
-                                                           : device->memory * host_address_factor;
+    return device->memory > SIZE_MAX / HOST_ADDRESS_FACTOR ? SIZE_MAX
+                                                           : device->memory * HOST_ADDRESS_FACTOR;
 }
 
 struct host {

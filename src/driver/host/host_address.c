@@ -25,8 +25,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-size_t host_address_factor = 4;
-
 mutex host_memory_lock = MUTEX_INITIALIZER(LOCK_HOST_MEMORY);
 
 static int region_order(const struct tree_node *a, const struct tree_node *b)
