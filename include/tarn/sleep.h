@@ -91,7 +91,8 @@ typedef struct tarn_sleep_options {
     X(PINNED, 9, "pinned host memory that is in use")                                             \
     X(SLEEPER, 10,                                                                                \
       "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")         \
-    X(IMPORTED, 11, "memory of other processes that is imported, and so stays on the device")
+    X(IMPORTED, 11, "memory of other processes that is imported, and so stays on the device")     \
+    X(RANGE, 12, "a pool with committed pages of ranges")
 
 /* Why something stays. */
 typedef enum tarn_residue_reason {

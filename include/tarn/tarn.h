@@ -62,6 +62,7 @@
 #include <tarn/observe.h>
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
+#include <tarn/range.h>
 #include <tarn/share.h>
 #include <tarn/sleep.h>
 #include <tarn/snapshot.h>

@@ -16,6 +16,7 @@
 #include "memory/pool/pool.h"
 #include "memory/pressure/shortage.h"
 #include "memory/pressure/trim.h"
+#include "memory/range/range.h"
 
 static void memory_shutdown(void)
 {
@@ -26,6 +27,7 @@ static void memory_shutdown(void)
         heaps_close(arena);
         pools_leave_behind(arena);
         (void)trim(arena, NULL, 0);
+        ranges_finish(arena);
         debug_shutdown(arena);
         pools_collect_all(arena);
         if (!arena_finish(arena))
@@ -42,6 +44,12 @@ static void collect_pools(void)
         if (arena)
             pools_collect(arena);
     }
+}
+
+static tarn_status grant(struct device *device, int peer)
+{
+    tarn_status status = arena_grant(device, peer);
+    return status ? status : ranges_grant(device, peer);
 }
 
 static void memory_lost(struct device *device)
@@ -65,7 +73,7 @@ static void memory_begin(void)
     stream_on_retire(heap_retire);
     thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
-    peers_on_enable(arena_grant);
+    peers_on_enable(grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
     captures_on_keep(graph_capture_keeps);
@@ -97,4 +105,7 @@ const struct hooks hooks = {
     .give_back = trim_without_waiting,
     .make_room = trim_make_room,
     .refuse_resume = shortage_refuse_resume,
+    .trim = trim,
+    .refuse_range = shortage_refuse_range,
+    .ranges_leave = ranges_leave,
 };

@@ -22,6 +22,7 @@
 #include "handle/handle.h"
 #include "memory/arena/observe.h"
 #include "memory/pool/pool.h"
+#include "memory/range/range.h"
 #include "memory/share/pointer.h"
 #include "memory/watch/occupancy.h"
 #include "sleep/sleepers.h"
@@ -221,9 +222,11 @@ static bool is_suspended(struct pool *pool)
     return state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED;
 }
 
-static tarn_residue_reason why_anchored(struct pool *pool)
+static tarn_residue_reason why_it_stays(struct pool *pool)
 {
-    return anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED;
+    if (anchors_any(&pool->store))
+        return TARN_RESIDUE_REGISTERED;
+    return ranges_have_memory(&pool->store) ? TARN_RESIDUE_RANGE : TARN_RESIDUE_EXPORTED;
 }
 
 static tarn_status prepare_one(struct member *member, tarn_sleep_contents contents, bool *waited)
@@ -250,8 +253,8 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     }
     if (pool_sleep_is_in_part(pool))
         member->state = SLEEPS;
-    if (status == TARN_ERROR_BUSY) { /* anchored memory is residue, not a failure */
-        stay(member, why_anchored(pool));
+    if (status == TARN_ERROR_BUSY) { /* memory that stays is residue, not a failure */
+        stay(member, why_it_stays(pool));
         return TARN_OK;
     }
     if (status == TARN_ERROR_SUSPENDED) /* another thread is changing it */
@@ -489,7 +492,7 @@ static void anchored_stay(void)
         error_attempt_end(&before, TARN_OK);
         if (!stays)
             continue;
-        stay(member, why_anchored(member->pool));
+        stay(member, why_it_stays(member->pool));
         pool_sleep_cancel(member->pool);
     }
 }

@@ -193,6 +193,7 @@ class tarn_residue_reason(IntEnum):
     TARN_RESIDUE_PINNED = 9
     TARN_RESIDUE_SLEEPER = 10
     TARN_RESIDUE_IMPORTED = 11
+    TARN_RESIDUE_RANGE = 12
 
 
 class tarn_sleep_state(IntEnum):
@@ -601,6 +602,25 @@ class tarn_pinned_stats(Structure):
         ("limit", c_uint64),
     ]
 
+class tarn_range_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("pool", c_void_p),
+        ("page", c_size_t),
+    ]
+
+class tarn_range_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("address", c_void_p),
+        ("bytes", c_size_t),
+        ("page", c_size_t),
+        ("device", c_int),
+        ("pool", tarn_pool_id),
+        ("committed", c_size_t),
+        ("decommitted", c_size_t),
+    ]
+
 class tarn_share_info(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -895,6 +915,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pinned_forget_captures": (c_int, [], ""),
     "tarn_pinned_stats_get": (c_int, [POINTER(tarn_pinned_stats)], "stats"),
     "tarn_pinned_stats_reset": (c_int, [c_int], "what"),
+    "tarn_range_create": (c_int, [POINTER(tarn_range_options), c_size_t, POINTER(c_void_p)], "options bytes range"),
+    "tarn_range_commit": (c_int, [c_void_p, c_size_t, c_size_t, c_uint64], "range offset bytes stream"),
+    "tarn_range_decommit": (c_int, [c_void_p, c_size_t, c_size_t, c_uint64], "range offset bytes stream"),
+    "tarn_range_hold": (c_int, [c_void_p, c_size_t, c_size_t, c_void_p], "range offset bytes graph"),
+    "tarn_range_unhold": (c_int, [c_void_p, c_size_t, c_size_t], "range offset bytes"),
+    "tarn_range_info_get": (c_int, [c_void_p, POINTER(tarn_range_info)], "range info"),
+    "tarn_range_destroy": (c_int, [c_void_p], "range"),
     "tarn_anchor": (c_int, [c_void_p, c_size_t], "pointer size"),
     "tarn_unanchor": (c_int, [c_void_p, c_size_t], "pointer size"),
     "tarn_export_enable": (c_int, [c_int], "device"),

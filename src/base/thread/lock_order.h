@@ -22,6 +22,10 @@
       "memory and over "                                                                           \
       "what observers learn of them, so it comes first, and an observer may call what takes any "  \
       "other")                                                                                     \
+    X(RANGE, "a range's lock (memory/range/range.h)",                                              \
+      "its marks, its holds, and which pages change hands with the driver. Held as `moving` is, "  \
+      "over the "                                                                                  \
+      "driver's calls that map and unmap its pages, and over what observers learn of them")        \
     X(SETUP, "setup_lock (device.c)",                                                              \
       "the making of the table of devices; the list of shutdown callbacks. Not held while "        \
       "libraries are opened")                                                                      \
@@ -145,6 +149,7 @@
     X(SEGMENTS, "segments_lock (segment.c)",                                                       \
       "the table of plain segments, entries of pages that they share")                             \
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
+    X(RANGES, "range_set_lock (memory/range/set.c)", "which ranges there are")                     \
     X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
     X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \

@@ -392,6 +392,10 @@ size_t store_make_room(struct store *from, size_t wanted);
 void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most,
                                  struct piece_list *list);
 
+/* Takes unmapped pieces of exactly `size` bytes into `list`, until it has `wanted` bytes. */
+void pieces_of_size_locked(struct store *store, size_t size, size_t wanted,
+                           struct piece_list *list);
+
 /* Updates the arena's indices after a change of what the store reserves or has unmapped, or after
  * it was left behind. */
 void store_changed_locked(struct store *store);

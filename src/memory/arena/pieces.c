@@ -201,6 +201,23 @@ void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most
     }
 }
 
+void pieces_of_size_locked(struct store *store, size_t size, size_t wanted,
+                           struct piece_list *list)
+{
+    for (struct piece **place = &store->unmapped.first; *place && list->bytes < wanted;) {
+        struct piece *piece = *place;
+        if (piece->size != size || piece->flags & DRIVER_PIECE_HOST ||
+            atomic_load(&piece->seconds)) {
+            place = &piece->next;
+            continue;
+        }
+        *place = piece->next;
+        store->unmapped.bytes -= size;
+        pieces_push(list, piece);
+    }
+    store_changed_locked(store);
+}
+
 size_t store_make_room(struct store *from, size_t wanted)
 {
     struct error_before before;

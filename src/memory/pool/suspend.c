@@ -458,6 +458,8 @@ static tarn_status wait_for_all(struct store *store, bool *waited)
                         "a suspend: a stream captures whose work pool (%llu, %llu) waits for; "
                         "first end the capture",
                         (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    if (!status)
+        status = hooks.ranges_leave(store);
     return status ? status : end_ghosts(store);
 }
 

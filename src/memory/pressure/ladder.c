@@ -26,6 +26,7 @@
 #include "memory/heap/idle/wait.h"
 #include "memory/pressure/compact.h"
 #include "memory/pressure/taking.h"
+#include "memory/range/range.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
@@ -213,7 +214,8 @@ static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
         return end(climb, reject(climb->heap));
-    if (climb->takings == 0 || !take_from_others(climb->heap, climb->size))
+    if (climb->takings == 0 || (!take_from_others(climb->heap, climb->size) &&
+                                !ranges_relieve(climb->heap->arena, climb->size)))
         return ON;
     COUNT(climb->heap->store->counters, num_alloc_retries);
     climb->takings--;
@@ -268,6 +270,7 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
          heap = heap_next_giving(own->store, heap))
         if (heap != own && heap_serves(heap, own->store))
             wait_any_add(&any, heap);
+    ranges_wait_add(&any, own->arena, NULL, true);
     return wait_any(&any, status);
 }
 
@@ -277,7 +280,8 @@ static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
     return atomic_load(&arena->let_go) != climb->let_go ||
-           debug_relieves(arena, &climb->relieved) || take_from_others(climb->heap, climb->size);
+           debug_relieves(arena, &climb->relieved) || take_from_others(climb->heap, climb->size) ||
+           ranges_relieve(arena, climb->size);
 }
 
 /* Step 10: a wait until some work has ended that holds memory back; the next step if there is
@@ -288,8 +292,9 @@ static enum outcome step_wait(struct climb *climb)
     tarn_status status = TARN_OK;
     bool waited = climb->waits > 0 && wait_for_any(climb->heap, &status);
     if (waited)
-        climb->waits =
-            climb->waits == SIZE_MAX ? waits_ahead_serving(climb->heap->store) : climb->waits - 1;
+        climb->waits = climb->waits == SIZE_MAX
+                           ? waits_ahead_serving(climb->heap->store) + ranges_waits(arena)
+                           : climb->waits - 1;
     else {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)

@@ -578,3 +578,20 @@ void shortage_refuse_resume(const struct store *store, size_t need)
     say_remedies(&text, &facts, of_resumes, sizeof of_resumes / sizeof *of_resumes);
     error_within(TARN_ERROR_OUT_OF_MEMORY, "%s The cause", buffer);
 }
+
+void shortage_refuse_range(const struct store *store, size_t need)
+{
+    struct facts facts = {.arena = store->arena, .store = store, .size = need};
+    char buffer[ERROR_TEXT_BYTES / 4 * 3] = ""; /* leaves room for the cause */
+    struct text text = {.at = buffer, .size = sizeof buffer};
+    facts_collect(&facts);
+    COUNT(facts.store->counters, num_ooms);
+    say(&text, "a commit of a range needs ");
+    say_device(&text, &facts);
+    say_use(&text, &facts);
+    say_own_pool(&text, &facts);
+    say_pools(&text, &facts);
+    say_others(&text, &facts);
+    say_remedies(&text, &facts, of_resumes, sizeof of_resumes / sizeof *of_resumes);
+    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s The cause", buffer);
+}

@@ -15,4 +15,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size);
  * how much the pool needs, how much of that is missing, and what holds the memory. No lock held. */
 void shortage_refuse_resume(const struct store *store, size_t need);
 
+/* The same for a commit of a range that needs `need` bytes; counts it. */
+void shortage_refuse_range(const struct store *store, size_t need);
+
 #endif

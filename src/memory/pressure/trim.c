@@ -12,6 +12,7 @@
 #include "memory/heap/idle/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
+#include "memory/range/range.h"
 #include "memory/settings/hooks.h"
 
 /* Bytes that a store has reserved, or with NULL a device. */
@@ -71,6 +72,20 @@ static tarn_status end_ghosts(struct arena *arena, struct store *trimmed, bool a
     return first;
 }
 
+/* The same for pages of ranges that are decommitted and idle. */
+static tarn_status trim_ranges(struct arena *arena, struct store *store, size_t keep, bool alone)
+{
+    size_t now = bytes_of(arena, store);
+    if (now <= keep || !ranges_any())
+        return TARN_OK;
+    begin(arena, alone);
+    tarn_status first = ranges_trim(arena, store, now - keep);
+    struct store *own = store ? store : &arena->store;
+    tarn_status status = store_release_unmapped(own, share_of(arena, own, store, keep));
+    move_end(arena);
+    return first ? first : status;
+}
+
 /* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left
  * behind: unmaps and releases idle memory, down to `keep`. With `alone`, nobody else moves memory
  * in each of its steps. */
@@ -107,7 +122,8 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
         status = segments_release(leaving);
         first = first ? first : status;
     }
-    return first;
+    status = trim_ranges(arena, store, keep, alone);
+    return first ? first : status;
 }
 
 void trim_without_waiting(struct arena *arena, struct store *store)
@@ -143,6 +159,7 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
          heap = next_heap(arena, trimmed, heap))
         if (trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store))
             wait_any_add(&any, heap);
+    ranges_wait_add(&any, arena, trimmed, false);
     return wait_any(&any, status);
 }
 
@@ -159,7 +176,7 @@ static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t
 {
     uint64_t let_go = 0;
     /* A trim does not wait for work that is queued from now on. */
-    for (size_t waits = waits_ahead(arena, store);; waits--) {
+    for (size_t waits = waits_ahead(arena, store) + ranges_waits(arena);; waits--) {
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;

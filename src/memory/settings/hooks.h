@@ -55,6 +55,12 @@ struct hooks {
     void (*make_room)(struct arena *arena, size_t keep);
     /* It has not got the memory: shortage.h. */
     void (*refuse_resume)(const struct store *store, size_t need);
+
+    /* A commit of a range needs memory: trim.h. It has not got it: shortage.h. */
+    tarn_status (*trim)(struct arena *arena, struct store *store, size_t keep);
+    void (*refuse_range)(const struct store *store, size_t need);
+    /* A suspend takes the memory of a store: range.h. */
+    tarn_status (*ranges_leave)(struct store *store);
 };
 
 extern const struct hooks hooks;

@@ -7,6 +7,7 @@
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
+#include "memory/range/range.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 
@@ -14,6 +15,8 @@ static tarn_status not_a_block(uintptr_t address)
 {
     if (import_has(address))
         return import_refuse(address);
+    if (range_has(address))
+        return range_refuse(address);
     if ((arena_at(address) || segment_has(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in tarn's memory, but no block is live there: it was freed before, "

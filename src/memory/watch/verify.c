@@ -10,6 +10,7 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/following.h"
 #include "memory/heap/hands.h"
+#include "memory/range/range.h"
 
 #define BROKEN(address, text)                                                              \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, \
@@ -408,6 +409,8 @@ tarn_status arena_verify(struct arena *arena)
     if (unmapped != arena->unmapped)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are unmapped, and %zu counted",
                       arena->device->number, unmapped, arena->unmapped);
+    size_t seconds = 0;
+    mapped += ranges_bytes(arena, &seconds);
     if (mapped + plain + stuck + unmapped != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
                       "device %d: %zu bytes are mapped, %zu unmapped, %zu in segments, but %zu "

@@ -547,8 +547,7 @@ bool heap_wait(struct heap *heap, tarn_status *status)
     return true;
 }
 
-/* Adds a mark that has not ended. */
-static void mark_add(struct wait_any *any, struct mark *mark)
+void wait_any_add_mark(struct wait_any *any, struct mark *mark)
 {
     if (mark_is_of_device(mark)) {
         if (!any->whole && mark_can_wait(mark))
@@ -564,7 +563,7 @@ static void uses_add_locked(struct wait_any *any, struct heap *heap)
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)
-            mark_add(any, use->mark);
+            wait_any_add_mark(any, use->mark);
         any->ended = use && is_over(status);
     }
 }
@@ -584,7 +583,7 @@ static void batch_add_locked(struct wait_any *any, struct heap *heap)
     if (closed == heap->batches.count)
         closed = 0;
     if (!any->ended && heap->batches.count)
-        mark_add(any, heap->batches.closed[closed].mark);
+        wait_any_add_mark(any, heap->batches.closed[closed].mark);
 }
 
 void wait_any_add(struct wait_any *any, struct heap *heap)

@@ -66,6 +66,8 @@ struct wait_any {
 
 /* Adds the marks that hold memory of a heap back. */
 void wait_any_add(struct wait_any *any, struct heap *heap);
+/* Adds a mark that had not ended at the last look. */
+void wait_any_add_mark(struct wait_any *any, struct mark *mark);
 bool wait_any(struct wait_any *any, tarn_status *status);
 
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Ranges: addresses of their own, beside the arena's, whose pages get pieces of a pool one by one.
+ *
+ *   addresses   | page | page | page | page | page | ...           `page_size` bytes each
+ *   chunks      |[      struct chunk       ]|   NULL   |           made when a page is committed
+ *
+ * A page's `word` has its state, and changes by one atomic exchange, so that a page that is still
+ * mapped is committed and decommitted without a lock. Everything that needs the driver happens
+ * under the range's lock, by a thread that has the page in its hands (PAGE_TAKEN) and shares
+ * `moving`.
+ *
+ *   EMPTY -> TAKEN -> COMMITTED <-> DECOMMITTED -> TAKEN -> EMPTY    memory comes, and goes
+ *                                                  TAKEN -> LEFT     memory moved to another page
+ *
+ * A decommit notes the stream and the range's `epoch`. A mark that is recorded on the stream
+ * later, when memory is wanted elsewhere, first ends the epoch: so it covers every page that has
+ * this epoch or an earlier one. A piece is exactly one page. The piece of a LEFT page is mapped
+ * at another page too, or the driver refused to unmap it: it is unmapped when it is idle. */
+#ifndef TARN_MEMORY_RANGE_H
+#define TARN_MEMORY_RANGE_H
+
+#include "memory/heap/idle/wait.h"
+#include "memory/pool/pool.h"
+
+#include <tarn/range.h>
+
+enum page_state {
+    PAGE_EMPTY,       /* nothing is mapped; range lock to change */
+    PAGE_COMMITTED,   /* the program's */
+    PAGE_DECOMMITTED, /* mapped, and free in the order of its stream */
+    PAGE_TAKEN,       /* in the hands of one thread */
+    PAGE_LEFT         /* mapped, and nobody's; range lock to change */
+};
+
+#define PAGE_STATE_BITS 3
+
+/* A word is a state, and above it the number of the page's last decommit. */
+static inline enum page_state word_state(uint64_t word)
+{
+    return (enum page_state)(word & ((1u << PAGE_STATE_BITS) - 1));
+}
+
+static inline uint64_t word_with(uint64_t word, enum page_state state)
+{
+    return (word >> PAGE_STATE_BITS << PAGE_STATE_BITS) | state;
+}
+
+/* The word of a page that is decommitted once more. */
+static inline uint64_t word_decommitted(uint64_t word)
+{
+    return word_with(word + (1u << PAGE_STATE_BITS), PAGE_DECOMMITTED);
+}
+
+/* Whoever has taken the page changes it; `owner` and what follows it up to `holds` are of its last
+ * commit while it is committed, and of its last decommit afterwards. */
+struct page {
+    _Alignas(CACHE_LINE) atomic_uint_fast64_t word;
+    atomic_uint_fast64_t owner; /* the stream, as owner_of() says */
+    _Atomic(struct stream *) stream;
+    atomic_uint_fast64_t epoch;
+    atomic_uint holds;
+
+    _Alignas(CACHE_LINE) struct piece *piece; /* `mapping` too: mapped here, or NULL */
+    uint64_t before;                          /* its word before it was taken */
+    struct page *link;                        /* the next in a list; or the page whose piece is
+                                                 mapped here for the second time */
+    uint64_t generation;                      /* of its mapping (generation.h) */
+    size_t index;                             /* in the range; constant */
+};
+
+#define CHUNK_PAGES 512
+
+struct chunk {
+    _Alignas(CACHE_LINE) atomic_bool some; /* perhaps a page is decommitted */
+    struct page pages[CHUNK_PAGES];
+};
+
+/* What is known of a stream's work on pages of a range. The range's lock. */
+struct order {
+    struct order *next;
+    struct stream *stream;
+    unsigned incarnation;
+    bool asked;            /* since the range's lock was taken */
+    uint64_t waited;       /* the stream of the commit in progress comes after this epoch */
+    uint64_t done;         /* the epoch up to which the work has ended */
+    uint64_t epochs[2];    /* those that the marks cover */
+    struct mark *marks[2]; /* recorded and not seen ended, the older one first; NULL: none */
+};
+
+/* Pages that a graph or a caller holds. */
+struct range_hold {
+    struct range_hold *next; /* range lock */
+    struct tarn_range *range;
+    size_t first, end; /* pages */
+    bool of_graph;
+    atomic_bool ended; /* by the graph's end; then whoever looks takes it out */
+};
+
+struct tarn_range {
+    struct tree_node node; /* range_set_lock: in the set of all, by address */
+    struct store *store;
+    struct pool *pool; /* with a reference; NULL: a default pool */
+    uintptr_t start;
+    size_t page_size, pages; /* bytes; number */
+    atomic_uint_fast64_t epoch;
+    _Atomic(struct chunk *) *chunks;
+    size_t chunk_count;
+
+    mutex lock;
+    struct order *orders;
+    struct page *left;        /* a list of the LEFT pages */
+    struct range_hold *holds; /* a list */
+    size_t hand;              /* the page from which the next search for idle memory begins */
+};
+
+/* A stream with its incarnation. */
+static inline uint64_t owner_of(const struct stream *stream)
+{
+    return (uint64_t)stream->slot << 32 |
+           atomic_load_explicit(&stream->incarnation, memory_order_acquire);
+}
+
+static inline struct chunk *range_chunk(const struct tarn_range *range, size_t page)
+{
+    return atomic_load_explicit(&range->chunks[page / CHUNK_PAGES], memory_order_acquire);
+}
+
+/* A page that was committed once, or NULL. */
+static inline struct page *range_page(const struct tarn_range *range, size_t page)
+{
+    struct chunk *chunk = range_chunk(range, page);
+    return chunk ? &chunk->pages[page % CHUNK_PAGES] : NULL;
+}
+
+/* The same for one that was. */
+static inline struct page *range_known(const struct tarn_range *range, size_t page)
+{
+    return &range_chunk(range, page)->pages[page % CHUNK_PAGES];
+}
+
+static inline uintptr_t page_address(const struct tarn_range *range, const struct page *page)
+{
+    return range->start + page->index * range->page_size;
+}
+
+/* Takes a page in a state that nobody leaves by itself; false if another thread was quicker. */
+static inline bool page_take(struct page *page, uint64_t word)
+{
+    uint64_t expected = word;
+    if (!atomic_compare_exchange_strong(&page->word, &expected, word_with(word, PAGE_TAKEN)))
+        return false;
+    page->before = word;
+    return true;
+}
+
+static inline void page_put_back(struct page *page)
+{
+    atomic_store(&page->word, page->before);
+}
+
+/* ---- set.c: all ranges ---- */
+
+/* Whether a value from a caller is a range. */
+tarn_status range_check(struct tarn_range *range);
+struct tarn_range *range_new(void); /* NULL without host memory */
+void range_free(struct tarn_range *range);
+void range_enter(struct tarn_range *range);
+/* While nobody moves memory, and nobody maps any. */
+void range_remove(struct tarn_range *range);
+/* Frees an empty range that is in the set and has no addresses any more; as range_remove(). */
+void range_dispose(struct tarn_range *range);
+/* The next range of a device, by address; NULL starts and ends. The caller shares `moving` or
+ * `mapping`, so that none is removed. */
+struct tarn_range *range_next(const struct arena *arena, struct tarn_range *range);
+/* Whether there is any; one load. */
+bool ranges_any(void);
+bool range_has(uintptr_t address);
+/* TARN_ERROR_INVALID_POINTER with a text for an address of a range. */
+tarn_status range_refuse(uintptr_t address);
+
+/* ---- order.c: when memory is idle. Under the range's lock ---- */
+
+/* Forgets what was asked and waited for before. */
+void orders_begin_locked(struct tarn_range *range);
+/* Whether the work before a page's decommit has ended. Records a mark if there is none for it, and
+ * asks the driver once per stream. A failure counts as no. */
+bool page_is_idle_locked(struct tarn_range *range, struct page *page);
+/* The mark that covers a page's decommit, retained for the caller; NULL if that work has ended.
+ * TARN_ERROR_CAPTURE, with a text, if its stream captures. */
+tarn_status page_mark_locked(struct tarn_range *range, struct page *page, struct mark **mark);
+/* The same for work up to now of the stream that a page was committed or decommitted on. */
+tarn_status page_mark_now_locked(struct tarn_range *range, struct page *page, struct mark **mark);
+/* The order of a page's stream; NULL without host memory. */
+struct order *order_of_locked(struct tarn_range *range, const struct page *page);
+void orders_destroy(struct tarn_range *range);
+
+/* ---- mapping.c: the driver. Under the range's lock, sharing `moving` ---- */
+
+/* Maps memory at the empty pages among [first, end), which the caller has taken: pieces of the
+ * list, and when it is empty, those of pages in the list `aliases`, for the second time. On
+ * failure nothing is mapped, and the pieces are unmapped, with their stores. */
+tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
+                             struct piece_list *pieces, struct page **aliases);
+/* Unmaps pages [first, end), each with a piece of its own, in one call; adds the pieces to a list.
+ * The caller has taken them. */
+tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t end,
+                               struct piece_list *pieces);
+/* A page without memory is EMPTY from now on. */
+void range_empty_locked(struct tarn_range *range, struct page *page);
+/* Unmaps the LEFT pages that are idle; goes on after a failure, and returns the first. */
+tarn_status range_end_left_locked(struct tarn_range *range);
+/* Unmaps idle decommitted pages into a list, until it has `wanted` bytes: run by run, from the
+ * range's hand on. */
+tarn_status range_collect_locked(struct tarn_range *range, size_t wanted,
+                                 struct piece_list *pieces);
+/* Gives a device that has become a peer access to all pages that are mapped. */
+tarn_status range_grant(struct tarn_range *range, int peer);
+
+/* ---- commit.c ---- */
+
+/* Commits pages that need a lock, the driver or a wait. No lock held. */
+tarn_status range_commit_slowly(struct tarn_range *range, size_t first, size_t end,
+                                struct stream *stream);
+
+/* ---- giving.c: what others need of ranges ---- */
+
+/* Unmaps idle decommitted pages of a store's ranges, with NULL of those that serve the default
+ * pool, until `wanted` bytes are unmapped. The caller has `moving`. */
+tarn_status ranges_trim(struct arena *arena, struct store *store, size_t wanted);
+/* Releases idle decommitted pages of all ranges of a device to the driver, until `wanted` bytes are
+ * released; returns the bytes. Takes `moving`. */
+size_t ranges_relieve(struct arena *arena, size_t wanted);
+/* Adds what holds back decommitted pages: of the same ranges, or of `all` of the device. */
+void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all);
+/* An upper bound of the waits after which all that is decommitted now is idle. */
+size_t ranges_waits(struct arena *arena);
+/* For a suspend: waits for decommitted pages of the store and unmaps them. TARN_ERROR_BUSY if pages
+ * are committed. */
+tarn_status ranges_leave(struct store *store);
+/* Whether a page of the store's ranges has memory. */
+bool ranges_have_memory(struct store *store);
+/* Bytes of pieces in ranges of a device, each counted once; and bytes of second mappings. */
+size_t ranges_bytes(struct arena *arena, size_t *seconds);
+/* Unmaps what is idle in a range at once: debug mode. */
+void range_settle(struct tarn_range *range);
+/* Gives a device that has become a peer access. */
+tarn_status ranges_grant(struct device *device, int peer);
+/* For tarn_shutdown(): gives up the ranges of a device that have no memory. */
+void ranges_finish(struct arena *arena);
+
+#endif
