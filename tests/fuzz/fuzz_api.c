@@ -196,6 +196,7 @@ static void end_blocks(void)
 static void end_pools_and_streams(void)
 {
     fuzz_holds_end();
+    fuzz_ranges_end();
     for (size_t i = 0; i < SLOTS; i++) {
         if (world.pools[i].live)
             DEMAND(tarn_pool_release(world.pools[i].object) == TARN_OK);

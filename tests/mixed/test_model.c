@@ -30,8 +30,9 @@ struct model m;
 /* ---- Operations ---- */
 
 static const struct operation *const groups[] = {
-    block_operations,  stream_operations, pool_operations,  graph_operations, handle_operations,
-    pinned_operations, share_operations,  sleep_operations, count_operations, ask_operations};
+    block_operations,  stream_operations, pool_operations,  graph_operations,
+    handle_operations, pinned_operations, share_operations, sleep_operations,
+    count_operations,  ask_operations,    range_operations};
 enum { OPERATIONS = 128 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
@@ -215,6 +216,7 @@ static void finish(void)
     (void)wait_for_all();
     shares_end();
     sleeps_end(true);
+    ranges_end();
     asks_end();
     blocks_end();
     actors_end();

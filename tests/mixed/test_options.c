@@ -58,6 +58,14 @@ static void pool_options(void)
     OK(tarn_pool_release(pool));
 }
 
+static void range_options(void)
+{
+    const tarn_range_options options = {.size = sizeof options};
+    tarn_range *range = NULL;
+    OK(tarn_range_create(&options, 1, &range));
+    OK(tarn_range_destroy(range));
+}
+
 static void trace_options(void)
 {
     const tarn_trace_options options = {.size = sizeof options};
@@ -130,7 +138,7 @@ static const struct {
     {"tarn_live_options", live_options},         {"tarn_sleep_options", sleep_options},
     {"tarn_workspace_choice", workspace_choice}, {"tarn_observer_options", observer_options},
     {"tarn_sleeper_options", sleeper_options},   {"tarn_host_configuration", host_configuration},
-    {"tarn_graph_options", graph_options},
+    {"tarn_graph_options", graph_options},       {"tarn_range_options", range_options},
 };
 
 static void the_size_alone_is_enough(void **state)

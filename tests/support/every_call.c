@@ -46,6 +46,8 @@ static struct {
     tarn_scope scope;
     tarn_observer observer;
     tarn_mapping range;
+    tarn_range *addresses;
+    tarn_range_info range_info;
     tarn_share *share;
     tarn_imported_pool *imported;
     tarn_import_state import_state;
@@ -93,6 +95,7 @@ static void prepare(void)
     out.share_info.size = sizeof out.share_info;
     out.sleeper_info.size = sizeof out.sleeper_info;
     out.pool_info.size = sizeof out.pool_info;
+    out.range_info.size = sizeof out.range_info;
     out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
@@ -320,6 +323,12 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_hold, (world.pool))                                                      \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
+    REFUSED(tarn_range_create, (NULL, 4 * MIB, &out.addresses))                                \
+    REFUSED(tarn_range_commit, (world.range, 2 * MIB, 2 * MIB, world.stream))                  \
+    REFUSED(tarn_range_hold, (world.range, 0, 2 * MIB, NULL))                                  \
+    REFUSED(tarn_range_unhold, (world.range, 0, 2 * MIB))                                      \
+    REFUSED(tarn_range_decommit, (world.range, 0, 2 * MIB, world.stream))                      \
+    REFUSED(tarn_range_info_get, (world.range, &out.range_info))                               \
     REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                         \
     REFUSED(tarn_sleep_commit, (NULL))                                                         \
     REFUSED(tarn_wake, ())                                                                     \
@@ -398,6 +407,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_free, (world.block))                                                          \
     REFUSED(tarn_pinned_free, (world.pinned))                                                  \
     REFUSED(tarn_scope_end, (world.scope))                                                     \
+    REFUSED(tarn_range_destroy, (world.range))                                                 \
     REFUSED(tarn_pool_release, (world.pool))                                                   \
     HOST(tarn_host_graph_destroy, (world.graph))                                               \
     REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                     \
@@ -457,6 +467,7 @@ static void name_something(void)
     void **objects[] = {(void **)&world.event,
                         (void **)&world.pool,
                         (void **)&world.suspended,
+                        (void **)&world.range,
                         (void **)&world.checkpoint,
                         (void **)&world.share,
                         (void **)&world.pool_share,
@@ -612,6 +623,10 @@ void world_make(void)
     OK(tarn_pool_alloc(world.suspended, world.stream, 5000, &world.suspended_block));
     tarn_status status = tarn_pool_suspend(world.suspended, true);
     CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* without virtual memory */
+    status = tarn_range_create(NULL, 8 * MIB, &world.range);
+    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* likewise */
+    if (!status)
+        OK(tarn_range_commit(world.range, 0, 2 * MIB, world.stream));
     OK(tarn_scope_begin(world.pool, TARN_SCOPE_STREAM, world.adopted, &world.scope));
 
     OK(tarn_pinned_alloc(world.stream, 5000, &world.pinned));
@@ -667,6 +682,7 @@ void world_end(void)
     OK(tarn_free(world.pool_block));
     OK(tarn_pool_release(world.suspended));
     OK(tarn_pool_release(world.pool));
+    OK(tarn_range_destroy(world.range));
     OK(tarn_free(world.exported));
     OK(tarn_free(world.block));
     OK(tarn_event_synchronize(world.event));

@@ -15,6 +15,7 @@ struct world {
     tarn_event *event;
     void *block, *pool_block, *suspended_block, *pinned, *imported, *exported, *graph, *registered;
     tarn_pool *pool, *suspended;
+    tarn_range *range;
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;

@@ -7,6 +7,7 @@
 #include "driver/host/host.h"
 #include "memory/arena/map.h"
 #include "memory/growth/ghost.h"
+#include "memory/range/range.h"
 #include "memory/watch/verify.h"
 
 #include <dirent.h>
@@ -258,6 +259,7 @@ size_t usable_size(const void *pointer)
 static uint64_t ghost_bytes(struct arena *arena)
 {
     uint64_t bytes = 0;
+    (void)ranges_bytes(arena, &bytes);
     for (const struct heap *heap = arena->heaps; heap; heap = heap->next)
         for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
             bytes += ghost->size;

@@ -65,6 +65,7 @@ extern struct world {
     struct block blocks[BLOCKS];
     struct slot pools[SLOTS], events[SLOTS], shares[SLOTS], checkpoints[SLOTS], graphs[SLOTS];
     struct slot imported[SLOTS]; /* pools */
+    struct slot ranges[SLOTS];
     struct slot streams[SLOTS], leased_streams[SLOTS], scopes[SLOTS], observers[SLOTS],
         captures[SLOTS];
     tarn_lease leases[SLOTS];
@@ -124,6 +125,8 @@ struct block *any_block(void);
 /* Remove all sleepers, and all holds of pools. */
 void fuzz_sleepers_end(void);
 void fuzz_holds_end(void);
+/* Ends all ranges, whose graphs are gone. */
+void fuzz_ranges_end(void);
 
 /* Ends what the calling thread alone can end, and what any can. */
 void end_mine(void);

@@ -462,48 +462,105 @@ static void fuzz_tarn_device_stats_reset(void)
     (void)tarn_device_stats_reset(any_device(), (tarn_stats_what)(take() % 3));
 }
 
+/* ---- Ranges ---- */
+
+#define GRANULE ((size_t)2 << 20)
+
+/* Whole pages more often than not. */
+static size_t any_extent(void)
+{
+    return take() < 200 ? take() % 16 * GRANULE : any_size();
+}
+
+static void fuzz_tarn_range_create(void)
+{
+    tarn_range_options options = {.size = struct_size(sizeof options), .pool = NULL};
+    tarn_range *range = NULL;
+    if (take_bool())
+        options.pool = any_object(world.pools);
+    if (take() < 64)
+        options.page = any_extent();
+    size_t bytes = any_extent();
+    if (has_room(world.ranges) && !tarn_range_create(or_null(&options), bytes, or_null(&range)))
+        slot_add(world.ranges, range, 0);
+}
+
+static void fuzz_tarn_range_commit(void)
+{
+    size_t offset = any_extent(), bytes = any_extent();
+    (void)tarn_range_commit(any_object(world.ranges), offset, bytes, any_stream());
+}
+
+static void fuzz_tarn_range_decommit(void)
+{
+    size_t offset = any_extent(), bytes = any_extent();
+    (void)tarn_range_decommit(any_object(world.ranges), offset, bytes, any_stream());
+}
+
+static void fuzz_tarn_range_hold(void)
+{
+    size_t offset = any_extent(), bytes = any_extent();
+    (void)tarn_range_hold(any_object(world.ranges), offset, bytes,
+                          take_bool() ? any_object(world.graphs) : NULL);
+}
+
+static void fuzz_tarn_range_unhold(void)
+{
+    size_t offset = any_extent(), bytes = any_extent();
+    (void)tarn_range_unhold(any_object(world.ranges), offset, bytes);
+}
+
+static void fuzz_tarn_range_info_get(void)
+{
+    tarn_range_info info = {.size = struct_size(sizeof info)};
+    (void)tarn_range_info_get(any_object(world.ranges), or_null(&info));
+}
+
+static void fuzz_tarn_range_destroy(void)
+{
+    tarn_range *range = any_object(world.ranges);
+    if (!tarn_range_destroy(range))
+        slot_ended(world.ranges, range, 0);
+}
+
+void fuzz_ranges_end(void)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        tarn_range *range = world.ranges[i].object;
+        if (!world.ranges[i].live)
+            continue;
+        for (size_t first = 0; first < 16; first++)
+            for (size_t count = 1; count < 16; count++)
+                while (!tarn_range_unhold(range, first * GRANULE, count * GRANULE))
+                    ;
+        DEMAND(tarn_range_destroy(range) == TARN_OK);
+    }
+}
+
 const struct api_call api_pools[] = {
-    CALL(tarn_pool_create),
-    CALL(tarn_pool_default),
-    CALL(tarn_pool_retain),
-    CALL(tarn_pool_release),
-    CALL(tarn_pool_find),
-    CALL(tarn_pool_info_get),
-    CALL(tarn_pool_stats_get),
-    CALL(tarn_pool_stats_reset),
-    CALL(tarn_pool_trim),
-    CALL(tarn_pool_limit_set),
-    CALL(tarn_pool_alloc),
-    CALL(tarn_pool_blocks_get),
-    CALL(tarn_pool_segments_get),
-    CALL(tarn_pool_check_live),
-    CALL(tarn_pool_suspend),
-    CALL(tarn_pool_resume),
-    CALL(tarn_pool_checkpoint),
-    CALL(tarn_checkpoint_destroy),
-    CALL(tarn_pool_restore),
-    CALL(tarn_scope_begin),
-    CALL(tarn_scope_end),
-    CALL(tarn_scope_join),
-    CALL(tarn_scope_leave),
-    CALL(tarn_pool_capture_begin),
-    CALL(tarn_pool_capture_announce),
-    CALL(tarn_pool_keep_for_graph),
-    CALL(tarn_metadata_list),
-    CALL(tarn_device_stats_get),
-    CALL(tarn_device_stats_reset),
-    CALL(tarn_pool_hold),
-    CALL(tarn_pool_unhold),
-    CALL(tarn_pool_tag_set),
-    CALL(tarn_sleep),
-    CALL(tarn_sleep_prepare),
-    CALL(tarn_sleep_commit),
-    CALL(tarn_sleep_cancel),
-    CALL(tarn_wake),
-    CALL(tarn_sleep_state_get),
-    CALL(tarn_sleeper_add),
-    CALL(tarn_sleeper_remove),
-    CALL(tarn_sleeper_info_get),
-    CALL(tarn_residue_reason_text),
-    {0},
+    CALL(tarn_range_create),        CALL(tarn_range_commit),
+    CALL(tarn_range_decommit),      CALL(tarn_range_hold),
+    CALL(tarn_range_unhold),        CALL(tarn_range_info_get),
+    CALL(tarn_range_destroy),       CALL(tarn_pool_create),
+    CALL(tarn_pool_default),        CALL(tarn_pool_retain),
+    CALL(tarn_pool_release),        CALL(tarn_pool_find),
+    CALL(tarn_pool_info_get),       CALL(tarn_pool_stats_get),
+    CALL(tarn_pool_stats_reset),    CALL(tarn_pool_trim),
+    CALL(tarn_pool_limit_set),      CALL(tarn_pool_alloc),
+    CALL(tarn_pool_blocks_get),     CALL(tarn_pool_segments_get),
+    CALL(tarn_pool_check_live),     CALL(tarn_pool_suspend),
+    CALL(tarn_pool_resume),         CALL(tarn_pool_checkpoint),
+    CALL(tarn_checkpoint_destroy),  CALL(tarn_pool_restore),
+    CALL(tarn_scope_begin),         CALL(tarn_scope_end),
+    CALL(tarn_scope_join),          CALL(tarn_scope_leave),
+    CALL(tarn_pool_capture_begin),  CALL(tarn_pool_capture_announce),
+    CALL(tarn_pool_keep_for_graph), CALL(tarn_metadata_list),
+    CALL(tarn_device_stats_get),    CALL(tarn_device_stats_reset),
+    CALL(tarn_pool_hold),           CALL(tarn_pool_unhold),
+    CALL(tarn_pool_tag_set),        CALL(tarn_sleep),
+    CALL(tarn_sleep_prepare),       CALL(tarn_sleep_commit),
+    CALL(tarn_sleep_cancel),        CALL(tarn_wake),
+    CALL(tarn_sleep_state_get),     CALL(tarn_sleeper_add),
+    CALL(tarn_sleeper_remove),      CALL(tarn_sleeper_info_get),
+    CALL(tarn_residue_reason_text), {0},
 };

@@ -14,6 +14,7 @@
  *   pools.c    pools, scopes, limits, trims, suspends, checkpoints
  *   graphs.c   captures of each kind, and the graphs that come of them
  *   handles.c  libraries that write to their workspace
+ *   ranges.c   pages of ranges
  *   pinned.c   pinned memory of the host
  *   shares.c   anchors, shares, observers
  *   sleeps.c   the process asleep and awake
@@ -383,7 +384,7 @@ struct operation {
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[],
     graph_operations[], handle_operations[], pinned_operations[], share_operations[],
-    sleep_operations[], count_operations[], ask_operations[];
+    sleep_operations[], count_operations[], ask_operations[], range_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -469,6 +470,9 @@ void sleeps_end(bool may_be_short);
 void pool_ended(int slot);
 /* A sleep is about to begin: which pools have ended for the model alone. */
 void ended_look(void);
+
+/* ranges.c */
+void ranges_end(void);
 
 /* asks.c */
 void caching_turn(bool wanted);

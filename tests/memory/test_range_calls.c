@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Ranges beside what else there is: captures, graphs, debug mode, observers, peers, sleeps, threads
+ * and the trace. */
+#include "driver/driver.h"
+#include "memory/range_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <tarn/sleep.h>
+#include <tarn/snapshot.h>
+#include <tarn/trace.h>
+
+#include <cmocka.h>
+
+/* Captures and graphs -------------------------------------------------------------------------- */
+
+static void a_capturing_stream_neither_commits_nor_decommits(void)
+{
+    start();
+    tarn_stream other = lease(0);
+    void *graph = NULL;
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    GIVES(tarn_range_commit(range, 0, PAGE, stream), TARN_ERROR_CAPTURE);
+    GIVES(tarn_range_commit(range, 8 * PAGE, PAGE, stream), TARN_ERROR_CAPTURE);
+    GIVES(tarn_range_decommit(range, PAGE, PAGE, stream), TARN_ERROR_CAPTURE);
+    CHECK(info_of(range).committed == 3 * PAGE && info_of(range).decommitted == PAGE);
+    /* Others go on; but not at the address whose last work nobody can wait for now */
+    OK(tarn_range_commit(range, 9 * PAGE, PAGE, other));
+    OK(tarn_range_decommit(range, 9 * PAGE, PAGE, other));
+    GIVES(tarn_range_commit(range, 0, PAGE, other), TARN_ERROR_CAPTURE);
+    CHECK(strstr(tarn_last_error(), "end the capture first"));
+    CHECK(info_of(range).committed == 3 * PAGE && info_of(range).decommitted == 2 * PAGE);
+    OK(tarn_capture_end(stream, &graph));
+    OK(tarn_range_commit(range, 0, PAGE, other));
+    OK(tarn_range_decommit(range, 0, PAGE, other));
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_range_decommit(range, PAGE, 3 * PAGE, stream));
+    end(range);
+    OK(tarn_stream_return(other));
+}
+
+static void held_pages_stay(void)
+{
+    start();
+    void *graph = NULL;
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    OK(driver->set(0, (uintptr_t)address_of(range, 1), 7, 4096, native_of(stream)));
+    OK(tarn_capture_end(stream, &graph));
+    GIVES(tarn_range_hold(range, 3 * PAGE, 2 * PAGE, graph), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_range_hold(range, PAGE, 2 * PAGE, graph));
+    OK(tarn_range_hold(range, 0, 2 * PAGE, NULL));
+    OK(tarn_range_hold(range, 0, 2 * PAGE, NULL));
+    GIVES(tarn_range_unhold(range, PAGE, 2 * PAGE), TARN_ERROR_INVALID_ARGUMENT);
+    for (size_t page = 0; page < 3; page++) {
+        GIVES(tarn_range_decommit(range, page * PAGE, PAGE, stream), TARN_ERROR_BUSY);
+        CHECK(strstr(tarn_last_error(), "held"));
+    }
+    GIVES(tarn_range_decommit(range, 0, 4 * PAGE, stream), TARN_ERROR_BUSY);
+    CHECK(info_of(range).committed == 4 * PAGE);
+    OK(tarn_range_decommit(range, 3 * PAGE, PAGE, stream));
+    GIVES(tarn_range_destroy(range), TARN_ERROR_BUSY);
+    OK(tarn_range_unhold(range, 0, 2 * PAGE));
+    GIVES(tarn_range_decommit(range, 0, PAGE, stream), TARN_ERROR_BUSY);
+    OK(tarn_range_unhold(range, 0, 2 * PAGE));
+    GIVES(tarn_range_unhold(range, 0, 2 * PAGE), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    OK(tarn_host_graph_launch(0, graph, native_of(stream)));
+    GIVES(tarn_range_decommit(range, PAGE, PAGE, stream), TARN_ERROR_BUSY);
+    GIVES(tarn_range_destroy(range), TARN_ERROR_BUSY);
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_stream_synchronize(stream));
+    CHECK(*address_of(range, 1) == 7);
+    OK(tarn_range_decommit(range, PAGE, 2 * PAGE, stream));
+    end(range);
+}
+
+/* Debug mode ----------------------------------------------------------------------------------- */
+
+static bool is_mapped(const void *address)
+{
+    tarn_host_extent extent;
+    return tarn_host_extent_get(0, address, 1, &extent) == TARN_OK && extent.accessible;
+}
+
+static void debug_mode_unmaps_what_is_idle(void)
+{
+    setenv("TARN_DEBUG", "poison", 1);
+    start();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    CHECK(!is_mapped(address_of(range, 0)));
+    work_on(stream, address_of(range, 1), PAGE, 1000000);
+    OK(tarn_range_decommit(range, PAGE, PAGE, stream));
+    CHECK(is_mapped(address_of(range, 1)));
+    OK(tarn_stream_synchronize(stream));
+    OK(tarn_range_decommit(range, 2 * PAGE, PAGE, stream));
+    CHECK(!is_mapped(address_of(range, 1)) && !is_mapped(address_of(range, 2)));
+    CHECK(is_mapped(address_of(range, 3)));
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_decommit(range, 3 * PAGE, PAGE, stream));
+    end(range);
+}
+
+/* Observers ------------------------------------------------------------------------------------ */
+
+#define ENTRIES 64
+static struct {
+    uintptr_t address;
+    uint64_t generation;
+} book[ENTRIES]; /* by page of the range */
+static uintptr_t base;
+static size_t mistakes;
+static tarn_range *observed;
+
+static void note_mapped(const tarn_mapping *range, void *user)
+{
+    (void)user;
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes;
+         at += PAGE) {
+        size_t i = (at - base) / PAGE;
+        if (at - base >= ENTRIES * PAGE)
+            continue; /* a block's */
+        mistakes += range->generation <= book[i].generation || book[i].address != 0;
+        mistakes += !is_mapped((void *)at);
+        book[i].address = at;
+        book[i].generation = range->generation;
+    }
+}
+
+static void note_unmapping(const tarn_mapping *range, void *user)
+{
+    (void)user;
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes;
+         at += PAGE) {
+        size_t i = (at - base) / PAGE;
+        if (at - base >= ENTRIES * PAGE)
+            continue;
+        mistakes += book[i].generation != range->generation || book[i].address != at;
+        mistakes += !is_mapped((void *)at);
+        book[i].address = 0;
+    }
+    GIVES(tarn_range_commit(observed, 60 * PAGE, PAGE, stream), TARN_ERROR_BUSY);
+    GIVES(tarn_range_destroy(observed), TARN_ERROR_BUSY);
+    CHECK(info_of(observed).committed <= 64 * PAGE);
+}
+
+static void observers_know_what_is_mapped(void)
+{
+    start();
+    observed = range_of(NULL, ENTRIES * PAGE);
+    base = (uintptr_t)address_of(observed, 0);
+    tarn_observer observer;
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = TARN_ALL_DEVICES,
+                                                  .mapped = note_mapped,
+                                                  .unmapping = note_unmapping},
+                         &observer));
+    OK(tarn_range_commit(observed, 0, 8 * PAGE, stream));
+    work_on(stream, (void *)base, PAGE, 1000000);
+    OK(tarn_range_decommit(observed, 0, 2 * PAGE, stream));
+    OK(tarn_range_commit(observed, 20 * PAGE, 4 * PAGE, stream)); /* two are second mappings */
+    OK(tarn_range_commit(observed, 0, PAGE, stream));
+    OK(tarn_range_decommit(observed, 4 * PAGE, 4 * PAGE, stream));
+    OK(tarn_device_trim(0, 0));
+    for (size_t i = 0; i < ENTRIES; i++)
+        CHECK((book[i].address != 0) == is_mapped((void *)(base + i * PAGE)));
+    CHECK(mistakes == 0);
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_range_decommit(observed, 2 * PAGE, 2 * PAGE, stream));
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(info_of(observed).decommitted == 2 * PAGE);
+    OK(tarn_observer_remove(observer));
+    end(observed);
+}
+
+/* Other devices -------------------------------------------------------------------------------- */
+
+static void peers_reach_pages(void)
+{
+    host_start_with(2, MEMORY);
+    stream = lease(0);
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 4 * PAGE, PAGE, stream));
+    uint64_t before = calls_of(0, "set_access");
+    tarn_status status = tarn_device_peer_enable(1, 0);
+    if (!status) {
+        CHECK(calls_of(0, "set_access") == before + 2); /* one per run */
+        tarn_stream other = lease(1);
+        OK(tarn_range_commit(range, 8 * PAGE, PAGE, stream));
+        static const size_t pages[] = {0, 1, 4, 8};
+        for (size_t i = 0; i < 4; i++)
+            OK(driver->set(1, (uintptr_t)address_of(range, pages[i]), 5, 4096, native_of(other)));
+        OK(tarn_stream_synchronize(other));
+        CHECK(*address_of(range, 8) == 5);
+        GIVES(tarn_range_commit(range, 9 * PAGE, PAGE, other), TARN_ERROR_INVALID_STREAM);
+    }
+    OK(tarn_range_destroy(range));
+    nothing_is_left(0);
+}
+
+/* Sleep ---------------------------------------------------------------------------------------- */
+
+static void a_sleep_says_what_stays(void)
+{
+    start();
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    tarn_range *range = range_of(pool, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    fill(range, 0, 2, 4);
+    tarn_sleep_options options = {.size = sizeof options};
+    tarn_residue_item items[8];
+    tarn_residue residue = {.size = sizeof residue, .items = items, .room = 8};
+    OK(tarn_sleep(&options, &residue));
+    bool found = false;
+    for (size_t i = 0; i < residue.count; i++)
+        found = found || items[i].reason == TARN_RESIDUE_RANGE;
+    CHECK(found && *tarn_residue_reason_text(TARN_RESIDUE_RANGE));
+    OK(tarn_wake());
+    is_filled(range, 0, 2, 4);
+    OK(tarn_range_decommit(range, 0, 2 * PAGE, stream));
+    OK(tarn_sleep(&options, NULL));
+    CHECK(ledger_of(0).created == 0);
+    GIVES(tarn_range_commit(range, 0, PAGE, stream), TARN_ERROR_SUSPENDED);
+    OK(tarn_wake());
+    OK(tarn_range_commit(range, 0, PAGE, stream));
+    OK(tarn_pool_release(pool));
+    end(range);
+}
+
+/* The trace ------------------------------------------------------------------------------------ */
+
+static bool take(const void *data, size_t size, void *user)
+{
+    char **text = user;
+    size_t before = strlen(*text);
+    *text = realloc(*text, before + size + 1);
+    for (size_t i = 0; i < size; i++)
+        (*text)[before + i] = ((const char *)data)[i] ? ((const char *)data)[i] : ' ';
+    (*text)[before + size] = '\0';
+    return true;
+}
+
+static void a_snapshot_has_the_pages(void)
+{
+    start();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_trace_start(NULL));
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_decommit(range, PAGE, PAGE, stream));
+    OK(tarn_device_trim(0, 0));
+    char *text = calloc(1, 1);
+    OK(tarn_snapshot_print(take, &text, NULL));
+    CHECK(strstr(text, "segment_map") && strstr(text, "segment_unmap"));
+    free(text);
+    OK(tarn_trace_stop());
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    end(range);
+}
+
+/* Threads -------------------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define ROUNDS 400
+
+static tarn_range *shared;
+static atomic_uint turn;
+
+/* Each has pages of its own, and all take memory from each other. */
+static void *storm(void *argument)
+{
+    uint64_t seed = 0x9e3779b97f4a7c15u * ((uintptr_t)argument + 1);
+    size_t first = (uintptr_t)argument * 16;
+    tarn_stream own = lease(0);
+    bool committed[16] = {false};
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t page = random_next(&seed) % 16, at = (first + page) * PAGE;
+        if (committed[page]) {
+            char *start = address_of(shared, first + page);
+            OK(tarn_stream_synchronize(own));
+            CHECK(*start == (char)(first + page) && start[PAGE - 1] == (char)(first + page));
+            work_on(own, start, PAGE, random_next(&seed) % 20000);
+            OK(tarn_range_decommit(shared, at, PAGE, own));
+            committed[page] = false;
+            continue;
+        }
+        tarn_status status = tarn_range_commit(shared, at, PAGE, own);
+        CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+        if (!status) {
+            char *start = address_of(shared, first + page);
+            committed[page] = true;
+            OK(tarn_stream_synchronize(own));
+            *start = start[PAGE - 1] = (char)(first + page);
+        }
+        if (random_next(&seed) % 64 == 0)
+            OK(tarn_device_trim(0, 0));
+        if (random_next(&seed) % 8 == 0) {
+            void *block = NULL;
+            if (tarn_alloc_on(own, 3 * MIB, &block) == TARN_OK)
+                OK(tarn_free(block));
+        }
+    }
+    for (size_t page = 0; page < 16; page++)
+        if (committed[page])
+            OK(tarn_range_decommit(shared, (first + page) * PAGE, PAGE, own));
+    OK(tarn_stream_synchronize(own));
+    OK(tarn_stream_return(own));
+    return NULL;
+}
+
+static void threads_share_a_range(void)
+{
+    start();
+    pthread_t threads[THREADS];
+    shared = range_of(NULL, 16 * THREADS * PAGE); /* twice the memory */
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, storm, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(info_of(shared).committed == 0);
+    end(shared);
+}
+
+/* Of threads that want one page, exactly one gets it. */
+static atomic_uint got[ROUNDS];
+
+static void *want(void *argument)
+{
+    tarn_stream own = lease(0);
+    (void)argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        while (atomic_load(&turn) < i)
+            ;
+        tarn_status status = tarn_range_commit(shared, 0, 2 * PAGE, i % 2 ? own : stream);
+        CHECK(status == TARN_OK || status == TARN_ERROR_INVALID_ARGUMENT);
+        if (!status) {
+            CHECK(atomic_fetch_add(&got[i], 1) == 0);
+            OK(tarn_range_decommit(shared, 0, 2 * PAGE, i % 2 ? own : stream));
+            atomic_fetch_sub(&got[i], 1);
+            atomic_store(&turn, i + 1);
+        } else if (i == ROUNDS - 1) {
+            break;
+        }
+    }
+    OK(tarn_stream_synchronize(own));
+    OK(tarn_stream_return(own));
+    return NULL;
+}
+
+static void one_of_many_gets_a_page(void)
+{
+    start();
+    pthread_t threads[THREADS];
+    shared = range_of(NULL, 4 * PAGE);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, want, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    end(shared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(a_capturing_stream_neither_commits_nor_decommits),
+        CHILD_TEST(held_pages_stay),
+        CHILD_TEST(debug_mode_unmaps_what_is_idle),
+        CHILD_TEST(observers_know_what_is_mapped),
+        CHILD_TEST(peers_reach_pages),
+        CHILD_TEST(a_sleep_says_what_stays),
+        CHILD_TEST(a_snapshot_has_the_pages),
+        CHILD_TEST(threads_share_a_range),
+        CHILD_TEST(one_of_many_gets_a_page),
+    };
+    return cmocka_run_group_tests_name("range_calls", tests, NULL, NULL);
+}
