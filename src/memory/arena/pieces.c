@@ -201,8 +201,7 @@ void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most
     }
 }
 
-void pieces_of_size_locked(struct store *store, size_t size, size_t wanted,
-                           struct piece_list *list)
+void pieces_of_size_locked(struct store *store, size_t size, size_t wanted, struct piece_list *list)
 {
     for (struct piece **place = &store->unmapped.first; *place && list->bytes < wanted;) {
         struct piece *piece = *place;
