@@ -31,6 +31,7 @@ from .graphs import GraphCheck, GraphReference, graph_check, remember_graph
 from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
 from .memory import Block, PinnedBlock, View, alloc, limit, pinned
 from .pools import Pool, PoolId, Scope
+from .ranges import Range, RangeInfo
 from .sleeping import Registration, Residue, Sleeper, Slept, cancel_sleep, set_pool_tag, sleep, sleep_state, wake
 from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
 from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated, memory_reserved, memory_stats, metrics,
@@ -46,7 +47,7 @@ __all__ = [
     "BusyError", "CaptureError", "ConfigurationError", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
     "ForkedError", "GraphCheck", "GraphReference", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
-    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Registration", "Residue", "Scope",
+    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Range", "RangeInfo", "Registration", "Residue", "Scope",
     "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
     "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "graph_check", "handle_stats", "libraries",
     "limit", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "metrics", "region", "remember_graph", "report",
