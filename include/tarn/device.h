@@ -96,18 +96,24 @@ TARN_API tarn_status tarn_device_synchronize(int device);
 TARN_API tarn_status tarn_device_peer_get(int device, int peer, bool *possible);
 TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
 
-/* A guard changes the current device and remembers the previous one; restore puts that one back,
- * whatever device is current by then. Restore creates no context on a device that has none. The
- * thread that set a guard must restore it, and guards must nest. Restoring a guard twice, or one
- * whose set failed, does nothing and returns TARN_OK. The structure never grows; this holds for
- * every guard.
+/* What was current before a guard. The structure never grows. */
+typedef struct tarn_guard {
+    tarn_stream previous_stream; /* the previous stream on `device`, if there is one */
+    int device;          /* whose stream the guard changed; -1: it changed the device only */
+    int previous_device; /* the previous device */
+    bool active;         /* set, and not restored yet */
+} tarn_guard;
+
+/* Makes `device` current, and remembers the previous one in `guard`. tarn_stream_guard_set()
+ * (stream.h) does the same for a stream and its device. The thread that set a guard must restore
+ * it, and guards must nest.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
-typedef struct tarn_device_guard {
-    int previous; /* the previous device */
-    bool active;  /* set, and not restored yet */
-} tarn_device_guard;
-TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
-TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
+TARN_API tarn_status tarn_device_guard_set(tarn_guard *guard, int device);
+
+/* Puts back what was current before a guard, whatever is current by now. It creates no context on a
+ * device that has none. Restoring a guard twice, or one whose set failed, does nothing and returns
+ * TARN_OK. */
+TARN_API tarn_status tarn_guard_restore(tarn_guard *guard);
 
 /* Shuts tarn down for the rest of the process: waits for all work and returns everything that tarn
  * holds to the driver. Later calls return TARN_ERROR_SHUTDOWN; a second shutdown returns TARN_OK.

@@ -367,7 +367,7 @@ TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
  *
  * The routing of both is a scope like others: a scope that begins later wins, and the graph does
  * not hold the pool of that scope. For memory from there that the graph uses, the caller adds a
- * reference (tarn_pool_keep_for_graph()). While a capture or a graph holds a reference, none of the
+ * reference (tarn_pool_hold()). While a capture or a graph holds a reference, none of the
  * pool's memory is unmapped, because every launch uses it. Memory freed inside a capture is reused
  * inside it in stream order. So graphs that share a pool must be launched in the order of their
  * captures and never concurrently: each reuses what the one before it freed.
@@ -377,18 +377,16 @@ TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
 TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 
-/* Makes a vendor's graph (cudaGraph_t, not an executable) hold a reference to the pool. It lasts
- * until the graph and every executable made from it later are destroyed and their work has
- * finished. For a graph that uses the pool without a known capture of it.
- *   TARN_ERROR_NOT_SUPPORTED   the driver cannot report the end of a graph */
-TARN_API tarn_status tarn_pool_keep_for_graph(tarn_pool *pool, void *graph);
-
-/* `hold` adds a reference as a graph does; `unhold` drops it. In between none of the pool's memory
- * is unmapped. For frameworks that know when their graphs end but do not show the graphs to tarn.
- * Each hold needs one unhold.
+/* Adds a reference for a graph that uses the pool without a known capture of it. While it lasts,
+ * none of the pool's memory is unmapped.
+ *   graph   The vendor's graph (cudaGraph_t, not an executable). The reference lasts until the
+ *           graph and every executable made from it later are destroyed and their work has
+ *           finished. With NULL it lasts until tarn_pool_unhold(), which drops one such reference:
+ *           for frameworks that know when their graphs end but do not show the graphs to tarn
  *   TARN_ERROR_INVALID_ARGUMENT   not a pool, a default pool, or one whose last reference was
- *                                 dropped; unhold: not held */
-TARN_API tarn_status tarn_pool_hold(tarn_pool *pool);
+ *                                 dropped; unhold: not held with NULL
+ *   TARN_ERROR_NOT_SUPPORTED      with a graph: the driver cannot report the end of a graph */
+TARN_API tarn_status tarn_pool_hold(tarn_pool *pool, void *graph);
 TARN_API tarn_status tarn_pool_unhold(tarn_pool *pool);
 
 #ifdef __cplusplus

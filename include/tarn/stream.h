@@ -44,6 +44,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <tarn/core.h>
+#include <tarn/device.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -117,16 +118,10 @@ TARN_API tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *
 TARN_API tarn_status tarn_stream_query(tarn_stream stream);
 TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
 
-/* A guard makes `stream` and its device current. Restore brings back the stream that was current on
- * that device, and then the previous device. The rules of tarn_device_guard hold. */
-typedef struct tarn_stream_guard {
-    tarn_stream previous; /* the previous stream on `device` */
-    int device;           /* the stream's device */
-    int previous_device;  /* the previous device */
-    bool active;          /* set, and not restored yet */
-} tarn_stream_guard;
-TARN_API tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
-TARN_API tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard);
+/* Makes `stream` and its device current, and remembers in `guard` what was current before.
+ * tarn_guard_restore() brings back the stream that was current on that device, and the previous
+ * device. The rules of tarn_device_guard_set() hold. */
+TARN_API tarn_status tarn_stream_guard_set(tarn_guard *guard, tarn_stream stream);
 
 /* An event marks a point in a stream's work. It belongs to the caller that created it. Destroying
  * NULL is allowed, and so is destroying an event that tarn_free_after() still needs. An event that

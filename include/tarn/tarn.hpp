@@ -236,7 +236,7 @@ template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 /* Devices and streams -------------------------------------------------------------------------- */
 
 /* Makes a device current until the guard is destroyed (tarn_device_guard_set()). */
-class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_restore>
+class device_guard : public detail::guard<tarn_guard, tarn_guard_restore>
 {
   public:
     explicit device_guard(int device)
@@ -246,7 +246,7 @@ class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_r
 };
 
 /* Makes a stream and its device current until the guard is destroyed (tarn_stream_guard_set()). */
-class stream_guard : public detail::guard<tarn_stream_guard, tarn_stream_guard_restore>
+class stream_guard : public detail::guard<tarn_guard, tarn_guard_restore>
 {
   public:
     explicit stream_guard(tarn_stream stream)

@@ -103,7 +103,7 @@ static tarn_status pool_make(struct plugged *plugged)
 {
     tarn_pool_options options = {.size = sizeof options, .device = plugged->device};
     tarn_status status = tarn_pool_create(&options, &plugged->pool);
-    if (!status && (status = tarn_pool_hold(plugged->pool))) {
+    if (!status && (status = tarn_pool_hold(plugged->pool, NULL))) {
         (void)tarn_pool_release(plugged->pool);
         plugged->pool = NULL;
     }

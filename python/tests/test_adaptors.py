@@ -208,7 +208,7 @@ def test_numba_frees_while_it_frees(monkeypatch):
         return freed(address, event)
     late = addresses[2]
     monkeypatch.setattr(tarn.numba, "lib", types.SimpleNamespace(**{name: getattr(tarn._library.lib, name) for name in (
-        "tarn_device_guard_set", "tarn_device_guard_restore", "tarn_event_create", "tarn_event_record")}, tarn_free_after=free_after))
+        "tarn_device_guard_set", "tarn_guard_restore", "tarn_event_create", "tarn_event_record")}, tarn_free_after=free_after))
     frees.flush()
     assert not frees.later and tarn.memory_allocated(0) == 0
 

@@ -434,13 +434,17 @@ tarn_status tarn_device_synchronize(int device)
     return device_wait(found, "a wait for a device");
 }
 
-tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
+#define DEVICE_ONLY (-1) /* `device` of a guard that changed no stream */
+
+tarn_status tarn_device_guard_set(tarn_guard *guard, int device)
 {
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    int previous;
-    tarn_status status = device_exchange(device, &previous);
-    *guard = (tarn_device_guard){.previous = status ? 0 : previous, .active = !status};
+    *guard = (tarn_guard){0};
+    tarn_guard result = {.device = DEVICE_ONLY, .active = true};
+    tarn_status status = device_exchange(device, &result.previous_device);
+    if (!status)
+        *guard = result;
     return status;
 }
 
@@ -464,43 +468,30 @@ tarn_status device_return(int device)
     return TARN_OK;
 }
 
-tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
-{
-    if (!guard)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    if (!guard->active)
-        return TARN_OK;
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = device_return(guard->previous);
-    guard->active = status != TARN_OK;
-    return status;
-}
-
-tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
+tarn_status tarn_stream_guard_set(tarn_guard *guard, tarn_stream stream)
 {
     struct stream *found = NULL;
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    *guard = (tarn_stream_guard){0};
+    *guard = (tarn_guard){0};
     tarn_status status = device_layer_ready();
     if (!status)
         status = stream_find(stream, thread_device(), &found);
     if (status)
         return status;
-    tarn_stream_guard result = {.device = found->device, .active = true};
+    tarn_guard result = {.device = found->device, .active = true};
     status = device_exchange(found->device, &result.previous_device);
     if (status)
         return status;
     struct thread *thread = thread_self();
-    result.previous = thread->current[found->device];
+    result.previous_stream = thread->current[found->device];
     thread->current[found->device] = stream_value(found);
     thread_forget_caches(thread);
     *guard = result;
     return TARN_OK;
 }
 
-tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
+tarn_status tarn_guard_restore(tarn_guard *guard)
 {
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
@@ -515,8 +506,10 @@ tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
     status = device_return(guard->previous_device);
     if (status)
         return status;
-    thread->current[guard->device] = guard->previous;
-    thread_forget_caches(thread);
+    if (guard->device != DEVICE_ONLY) {
+        thread->current[guard->device] = guard->previous_stream;
+        thread_forget_caches(thread);
+    }
     guard->active = false;
     return TARN_OK;
 }

@@ -58,8 +58,8 @@ static tarn_stream first_stream, second_stream;
 static void devices_and_streams(void)
 {
     FRAMED(tarn_device_properties, properties);
-    FRAMED(tarn_device_guard, guard);
-    FRAMED(tarn_stream_guard, stream_guard);
+    FRAMED(tarn_guard, guard);
+    FRAMED(tarn_guard, stream_guard);
     FRAMED(tarn_stream_info, info);
     tarn_stream stream, current;
     tarn_event *event;
@@ -83,10 +83,10 @@ static void devices_and_streams(void)
 
     OK(tarn_device_guard_set(&guard.value, 1));
     UNTOUCHED_BEHIND(guard);
-    CHECK(guard.value.previous == 0 && guard.value.active);
+    CHECK(guard.value.previous_device == 0 && guard.value.device == -1 && guard.value.active);
     OK(tarn_device_get(&device));
     CHECK(device == 1);
-    OK(tarn_device_guard_restore(&guard.value));
+    OK(tarn_guard_restore(&guard.value));
 
     OK(tarn_stream_lease(0, 0, &first_stream));
     OK(tarn_stream_lease(0, 0, &second_stream));
@@ -96,7 +96,7 @@ static void devices_and_streams(void)
     CHECK(stream_guard.value.device == 0 && stream_guard.value.active);
     OK(tarn_stream_get(0, &current));
     CHECK(current == first_stream);
-    OK(tarn_stream_guard_restore(&stream_guard.value));
+    OK(tarn_guard_restore(&stream_guard.value));
     OK(tarn_stream_get(0, &current));
     CHECK(current == stream);
 

@@ -21,16 +21,16 @@ static void in_thread(void *(*function)(void *))
 static void *guards(void *unused)
 {
     tarn_stream stream;
-    tarn_stream_guard guard;
-    tarn_device_guard device_guard;
+    tarn_guard guard;
+    tarn_guard device_guard;
     int device = -1;
     GOOD(tarn_stream_lease(1, 0, &stream));
     GOOD(tarn_stream_guard_set(&guard, stream));
     NEED(current_context());
-    GOOD(tarn_stream_guard_restore(&guard));
+    GOOD(tarn_guard_restore(&guard));
     NEED(!current_context());
     GOOD(tarn_device_guard_set(&device_guard, 1));
-    GOOD(tarn_device_guard_restore(&device_guard));
+    GOOD(tarn_guard_restore(&device_guard));
     NEED(!current_context());
     GOOD(tarn_device_get(&device));
     NEED(device == 0);

@@ -57,12 +57,12 @@ static void devices_are_counted_and_described(void **state)
 static void the_current_device_is_set_and_exchanged(void **state)
 {
     (void)state;
-    tarn_device_guard guard;
+    tarn_guard guard;
     CHECK(current() == 0);
     OK(tarn_device_set(2));
     CHECK(current() == 2 && current_in_driver() == 2);
     OK(tarn_device_guard_set(&guard, 1));
-    CHECK(guard.previous == 2 && current() == 1);
+    CHECK(guard.previous_device == 2 && current() == 1);
     OK(tarn_device_set(0));
     CHECK(current() == 0 && current_in_driver() == 0);
     GIVES(tarn_device_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -79,14 +79,14 @@ static void wrong_numbers_are_refused_and_change_nothing(void **state)
         size_t free_bytes = 77, total_bytes = 77;
         tarn_stream stream = 77;
         tarn_event *event = NULL;
-        tarn_device_guard guard = {.active = true};
+        tarn_guard guard = {.active = true};
         GIVES(tarn_device_set(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_properties_get(wrong[i], &properties), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_memory_get(wrong[i], &free_bytes, &total_bytes),
               TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_synchronize(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_guard_set(&guard, wrong[i]), TARN_ERROR_INVALID_DEVICE);
-        OK(tarn_device_guard_restore(&guard)); /* its set failed: does nothing */
+        OK(tarn_guard_restore(&guard)); /* its set failed: does nothing */
         GIVES(tarn_stream_get(wrong[i], &stream), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_stream_adopt(wrong[i], &guard, &stream), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_stream_shared_get(wrong[i], 0, &stream), TARN_ERROR_INVALID_DEVICE);
@@ -137,28 +137,28 @@ static void a_device_switched_by_another_api_is_adopted(void **state)
 static void guards_nest_like_brackets_and_restore_once(void **state)
 {
     (void)state;
-    tarn_device_guard outer, inner;
+    tarn_guard outer, inner;
     OK(tarn_device_set(0));
     OK(tarn_device_guard_set(&outer, 1));
     OK(tarn_device_guard_set(&inner, 2));
     CHECK(current() == 2);
-    OK(tarn_device_guard_restore(&inner));
+    OK(tarn_guard_restore(&inner));
     CHECK(current() == 1);
-    OK(tarn_device_guard_restore(&outer));
+    OK(tarn_guard_restore(&outer));
     CHECK(current() == 0);
     OK(tarn_device_set(1));
-    OK(tarn_device_guard_restore(&outer)); /* a second time: nothing */
+    OK(tarn_guard_restore(&outer)); /* a second time: nothing */
     CHECK(current() == 1);
     OK(tarn_device_set(0));
     GIVES(tarn_device_guard_set(NULL, 0), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_device_guard_restore(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_guard_restore(NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void a_restore_that_failed_can_be_tried_again(void **state)
 {
     (void)state;
-    tarn_device_guard guard;
-    tarn_stream_guard stream_guard;
+    tarn_guard guard;
+    tarn_guard stream_guard;
     tarn_stream before = 0, during = 0, leased = 0;
     OK(tarn_device_set(0));
     OK(tarn_stream_lease(1, 0, &leased));
@@ -167,16 +167,16 @@ static void a_restore_that_failed_can_be_tried_again(void **state)
     OK(tarn_stream_guard_set(&stream_guard, leased));
 
     OK(tarn_host_fail_set(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
-    GIVES(tarn_stream_guard_restore(&stream_guard), TARN_ERROR_DRIVER);
-    GIVES(tarn_device_guard_restore(&guard), TARN_ERROR_DRIVER);
+    GIVES(tarn_guard_restore(&stream_guard), TARN_ERROR_DRIVER);
+    GIVES(tarn_guard_restore(&guard), TARN_ERROR_DRIVER);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_stream_get(1, &during));
     CHECK(during == leased && current() == 1);
 
-    OK(tarn_stream_guard_restore(&stream_guard));
+    OK(tarn_guard_restore(&stream_guard));
     OK(tarn_stream_get(1, &during));
     CHECK(during == before && current() == 1);
-    OK(tarn_device_guard_restore(&guard));
+    OK(tarn_guard_restore(&guard));
     CHECK(current() == 0);
     OK(tarn_stream_return(leased));
 }
@@ -184,13 +184,13 @@ static void a_restore_that_failed_can_be_tried_again(void **state)
 static void what_fails_to_become_current_leaves_the_device_as_it_was(void **state)
 {
     (void)state;
-    tarn_device_guard guard;
+    tarn_guard guard;
     OK(tarn_device_set(1));
     OK(tarn_host_fail_set(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_device_set(2), TARN_ERROR_DRIVER);
     GIVES(tarn_device_guard_set(&guard, 2), TARN_ERROR_DRIVER);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-    OK(tarn_device_guard_restore(&guard));
+    OK(tarn_guard_restore(&guard));
     CHECK(current() == 1 && current_in_driver() == 1);
     OK(tarn_device_set(0));
 }
@@ -206,8 +206,8 @@ static void asking_makes_no_context(void **state)
         tarn_device_properties properties = {.size = sizeof properties};
         OK(tarn_stream_get(i, &stream));
         OK(tarn_device_properties_get(i, &properties));
-        tarn_stream_guard guard = {0};
-        OK(tarn_stream_guard_restore(&guard));
+        tarn_guard guard = {0};
+        OK(tarn_guard_restore(&guard));
     }
     for (int i = 0; i < DEVICES; i++)
         after += calls_of(i, "activate");

@@ -237,7 +237,7 @@ static void a_retired_value_is_never_valid_again(void **state)
     }
     tarn_stream stale = values[0];
     tarn_stream_info info = {.size = sizeof info};
-    tarn_stream_guard guard = {0};
+    tarn_guard guard = {0};
     tarn_event *event = NULL;
     OK(tarn_event_create(0, &event));
     GIVES(tarn_stream_set(stale), TARN_ERROR_INVALID_STREAM);
@@ -386,25 +386,25 @@ static void stream_guards_restore_stream_and_device_like_brackets(void **state)
     (void)state;
     tarn_stream first = from_pool(1, 0), second = from_pool(1, 0), third = from_pool(0, 0);
     tarn_stream legacy[2] = {current(0), current(1)};
-    tarn_stream_guard a, b, c;
+    tarn_guard a, b, c;
     int device = -1;
     OK(tarn_stream_guard_set(&a, first));
     OK(tarn_stream_guard_set(&b, third));
     OK(tarn_stream_guard_set(&c, second));
     OK(tarn_device_get(&device));
     CHECK(device == 1 && current(0) == third && current(1) == second);
-    OK(tarn_stream_guard_restore(&c));
+    OK(tarn_guard_restore(&c));
     OK(tarn_device_get(&device));
     CHECK(device == 0 && current(0) == third && current(1) == first);
-    OK(tarn_stream_guard_restore(&b));
+    OK(tarn_guard_restore(&b));
     OK(tarn_device_get(&device));
     CHECK(device == 1 && current(0) == legacy[0] && current(1) == first);
-    OK(tarn_stream_guard_restore(&a));
-    OK(tarn_stream_guard_restore(&a)); /* a second time: nothing */
+    OK(tarn_guard_restore(&a));
+    OK(tarn_guard_restore(&a)); /* a second time: nothing */
     OK(tarn_device_get(&device));
     CHECK(device == 0 && current(1) == legacy[1]);
     GIVES(tarn_stream_guard_set(NULL, first), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stream_guard_restore(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_guard_restore(NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void *own_default_stream(void *argument)

@@ -140,7 +140,7 @@ static void run_by_stream(void)
 
 static void body(void)
 {
-    tarn_device_guard guard;
+    tarn_guard guard;
     (void)tarn_device_guard_set(&guard, 0);
     get_on(streams[0]);
     get_on(streams[1]);

@@ -226,8 +226,8 @@ static tarn_event *event_left;
 
 static void *set_and_push(void *argument)
 {
-    tarn_device_guard device_guard = {0};
-    tarn_stream_guard stream_guard = {0};
+    tarn_guard device_guard = {0};
+    tarn_guard stream_guard = {0};
     OK(tarn_device_guard_set(&device_guard, 1));
     OK(tarn_stream_lease(0, 0, &stream_left));
     OK(tarn_stream_guard_set(&stream_guard, stream_left));

@@ -89,7 +89,7 @@ static tarn_status suspend(void)
 
 static tarn_status suspend_held(void)
 {
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     tarn_status status = tarn_pool_suspend(pool, false);
     OK(tarn_pool_unhold(pool));
     return status;

@@ -636,7 +636,7 @@ static uint64_t driver_calls_of_a_sleep(size_t count)
         OK(tarn_pool_create(NULL, &held[i]));
         OK(tarn_pool_alloc(held[i], i % 2 ? found : own, 4096, &held_blocks[i]));
         if (i % 2 == 0)
-            OK(tarn_pool_hold(held[i]));
+            OK(tarn_pool_hold(held[i], NULL));
     }
     uint64_t before = all_calls(0);
     OK(tarn_sleep(NULL, NULL));

@@ -76,7 +76,7 @@ static void what_makes_no_sense_is_refused(void **state)
     GIVES(tarn_pool_capture_begin(everybodys, own, TARN_CAPTURE_GLOBAL),
           TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_capture_announce(everybodys, own), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_keep_for_graph(everybodys, block), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_hold(everybodys, block), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(tarn_last_error(), "serves everybody") &&
           strstr(tarn_last_error(), "tarn_pool_create"));
     CHECK(!checkpoint);

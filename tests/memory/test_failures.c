@@ -207,9 +207,9 @@ static void streams_come_and_go(void)
     if (TRY(tarn_alloc_on(TARN_STREAM_PER_THREAD, 100, &pointer)))
         OK(tarn_free(pointer));
     if (TRY(tarn_stream_get(0, &own)) && t.leased) {
-        tarn_stream_guard guard;
+        tarn_guard guard;
         tarn_stream now = 0;
-        if (TRY(tarn_stream_guard_set(&guard, t.leased)) && !TRY(tarn_stream_guard_restore(&guard)))
+        if (TRY(tarn_stream_guard_set(&guard, t.leased)) && !TRY(tarn_guard_restore(&guard)))
             CHECK(guard.active);
         if (guard.active)
             OK(tarn_stream_set(own));
@@ -254,12 +254,12 @@ static void devices(void)
 {
     int device = -1;
     size_t free_bytes = 0, total_bytes = 0;
-    tarn_device_guard guard;
+    tarn_guard guard;
     (void)TRY(tarn_device_set(0));
     (void)TRY(tarn_device_adopt(&device));
     (void)TRY(tarn_device_memory_get(0, &free_bytes, &total_bytes));
     (void)TRY(tarn_device_synchronize(0));
-    if (TRY(tarn_device_guard_set(&guard, 0)) && !TRY(tarn_device_guard_restore(&guard)))
+    if (TRY(tarn_device_guard_set(&guard, 0)) && !TRY(tarn_guard_restore(&guard)))
         CHECK(guard.active);
 }
 

@@ -209,7 +209,7 @@ static void callers_capture(void)
             clear_injection();
             (void)driver->capture_end(0, native, &graph);
         }
-        if (i && graph && tarn_pool_keep_for_graph(t.pool, graph) == TARN_ERROR_NOT_SUPPORTED)
+        if (i && graph && tarn_pool_hold(t.pool, graph) == TARN_ERROR_NOT_SUPPORTED)
             OK(tarn_capture_abort(t.streams[0])); /* nothing tells the graph's end */
         else
             while (!TRY(tarn_capture_end_announced(t.streams[0], graph)) && !device_is_lost())

@@ -248,7 +248,7 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
     launch(graph, other);
     OK(tarn_stream_synchronize(other));
     CHECK(block[4 * MIB - 1] == 5);
-    OK(tarn_pool_keep_for_graph(pool, graph)); /* once more */
+    OK(tarn_pool_hold(pool, graph)); /* once more */
     CHECK(count_of(pool) == 3);
     destroy(graph);
     CHECK(count_of(pool) == 1);
@@ -337,7 +337,7 @@ static void a_graph_that_cannot_be_held_is_destroyed(void **state)
         OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         graph = end();
         OK(tarn_host_fail_set(kind_of("graph_hold"), 1, false, statuses[i]));
-        GIVES(tarn_pool_keep_for_graph(pool, graph), statuses[i]);
+        GIVES(tarn_pool_hold(pool, graph), statuses[i]);
         CHECK(count_of(pool) == 1);
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         destroy(graph); /* which stays the caller's */
@@ -357,8 +357,7 @@ static void what_is_wrong_is_refused(void **state)
           TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_pool_capture_begin(pool, 12345, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_pool_capture_begin(pool, stream, (tarn_capture_mode)9), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_keep_for_graph(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_keep_for_graph(NULL, pool), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_hold(NULL, pool), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(count_of(pool) == 1 && count_of(elsewhere) == 1);
     begin(pool);
     for (int i = 0; i < 3; i++) {

@@ -49,7 +49,7 @@ static void a_pool_is_held_by_hand(void **state)
     void *graph = NULL;
     GIVES(tarn_pool_unhold(pool), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(!driver->capture_begin(0, native_of(stream), DRIVER_CAPTURE_RELAXED));
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     OK(tarn_capture_announce(stream)); /* after the driver's begin: as soon as it is known */
     void *block = NULL;
     OK(tarn_pool_alloc(pool, stream, 4 * MIB, &block));
@@ -65,7 +65,7 @@ static void a_pool_is_held_by_hand(void **state)
     destroy(graph);
 
     /* As often as it was held, and not once more; then its memory goes. */
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     OK(tarn_pool_unhold(pool));
     OK(tarn_pool_trim(pool, 0));
     CHECK(ledger_of(0).created > 0);
@@ -75,7 +75,7 @@ static void a_pool_is_held_by_hand(void **state)
     CHECK(ledger_of(0).created == 0);
 
     /* Whoever holds it can release it. */
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     OK(tarn_pool_release(pool));
     OK(tarn_pool_unhold(pool));
 }

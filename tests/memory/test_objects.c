@@ -98,7 +98,7 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
     WRONG(tarn_pool_resume(pool));
     WRONG(tarn_pool_checkpoint(pool, &checkpoint));
     WRONG(tarn_scope_begin(pool, TARN_SCOPE_ALWAYS, 0, &scope));
-    WRONG(tarn_pool_keep_for_graph(pool, &graph));
+    WRONG(tarn_pool_hold(pool, &graph));
     WRONG(workspaces_clear_pool(pool, NULL));
     OK(tarn_pool_checkpoint(good, &checkpoint));
     WRONG(tarn_pool_restore(pool, checkpoint, NULL, NULL));

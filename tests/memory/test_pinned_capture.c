@@ -436,7 +436,7 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
     CHECK(pinned_stats().kept_bytes == 0);
 
     /* A hold counts as a graph does; and a graph that still runs has not ended. */
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
     block = take_on(stream, MIB);
     OK(tarn_pinned_record_stream(block, stream));

@@ -356,7 +356,7 @@ static void a_wait_for_the_device_ends_no_capture(void **state)
     driver_graph graph = NULL;
     tarn_stream capturing = lease(0);
     void *block = alloc_on(capturing, MIB);
-    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_hold(pool, NULL));
     OK(driver->capture_begin(0, native_of(capturing), DRIVER_CAPTURE_RELAXED));
     GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_CAPTURE);
     CHECK(strstr(tarn_last_error(), "captures"));

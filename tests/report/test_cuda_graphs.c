@@ -264,7 +264,7 @@ static void a_graphs_own_pool_is_no_finding(void **state)
     it = only(other, false);
     CHECK(it->state == TARN_GRAPH_OTHERS && it->certainty == TARN_GRAPH_PERHAPS);
     CHECK(it->pool.second != 0 && it->device == 0);
-    OK(tarn_pool_keep_for_graph(pool, other));
+    OK(tarn_pool_hold(pool, other));
     check_into(&found, other, false);
     CHECK(found.count == 0);
     CU(cu.cuGraphDestroy(other));

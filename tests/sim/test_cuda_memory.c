@@ -172,13 +172,13 @@ static void the_current_device_is_the_contexts(void **state)
     assert_ok(tarn_device_set(1));
     cu_context one = current_context();
     assert_non_null(one);
-    tarn_device_guard guard;
+    tarn_guard guard;
     assert_ok(tarn_device_guard_set(&guard, 0));
     cu_context zero = current_context();
     assert_ptr_not_equal(zero, one);
     void *block = tarn_malloc(MIB);
     assert_non_null(block);
-    assert_ok(tarn_device_guard_restore(&guard));
+    assert_ok(tarn_guard_restore(&guard));
     assert_ptr_equal(current_context(), one);
     assert_ok(tarn_free(block)); /* its device is not the current one, which does not matter */
     assert_ptr_equal(current_context(), one);

@@ -73,8 +73,8 @@ static tarn_alloc_options alloc_options = {.size = sizeof alloc_options,
                                            .device = TARN_CURRENT_DEVICE};
 static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
-static tarn_device_guard device_guard, unset_device_guard;
-static tarn_stream_guard stream_guard, unset_stream_guard;
+static tarn_guard unset_device_guard;
+static tarn_guard stream_guard, unset_stream_guard;
 static tarn_handle_mode_guard mode_guard, unset_mode_guard;
 static const tarn_library blas = TARN_LIBRARY_CUBLAS;
 static tarn_lease lease_to_return, lease_to_bind;
@@ -99,10 +99,9 @@ static void prepare(void)
     out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
-    unset_device_guard = (tarn_device_guard){0};
-    unset_stream_guard = (tarn_stream_guard){0};
+    unset_device_guard = (tarn_guard){0};
+    unset_stream_guard = (tarn_guard){0};
     unset_mode_guard = (tarn_handle_mode_guard){0};
-    device_guard = world.device_guard;
     stream_guard = world.stream_guard;
     mode_guard = world.mode_guard;
     lease_to_return = lease_to_bind = world.lease;
@@ -317,10 +316,9 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_scope_leave, (world.scope))                                                   \
     REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))         \
     REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                            \
-    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                               \
+    REFUSED(tarn_pool_hold, (world.pool, world.graph))                                         \
     REFUSED(tarn_graph_check, (world.graph, NULL, NULL, NULL, NULL))                           \
     REFUSED(tarn_graph_remember, (world.graph))                                                \
-    REFUSED(tarn_pool_hold, (world.pool))                                                      \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
     REFUSED(tarn_range_create, (NULL, 4 * MIB, &out.addresses))                                \
@@ -411,8 +409,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_release, (world.pool))                                                   \
     HOST(tarn_host_graph_destroy, (world.graph))                                               \
     REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                     \
-    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                        \
-    REFUSED(tarn_device_guard_restore, (&device_guard))                                        \
+    REFUSED(tarn_guard_restore, (&stream_guard))                                               \
     REFUSED(tarn_stream_retire, (world.adopted))                                               \
     REFUSED(tarn_stream_return, (world.stream))
 
@@ -656,8 +653,8 @@ void world_make(void)
 void world_end(void)
 {
     OK(tarn_handle_mode_guard_restore(&world.mode_guard));
-    OK(tarn_stream_guard_restore(&world.stream_guard));
-    OK(tarn_device_guard_restore(&world.device_guard));
+    OK(tarn_guard_restore(&world.stream_guard));
+    OK(tarn_guard_restore(&world.device_guard));
     OK(tarn_workspace_end(&world.workspace));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     OK(tarn_handle_return(&world.lease));

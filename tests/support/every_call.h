@@ -26,8 +26,8 @@ struct world {
     tarn_library library;
     tarn_lease lease;
     tarn_workspace_call workspace;
-    tarn_device_guard device_guard;
-    tarn_stream_guard stream_guard;
+    tarn_guard device_guard;
+    tarn_guard stream_guard;
     tarn_handle_mode_guard mode_guard;
     int sockets[2];
 };

@@ -292,9 +292,11 @@ class tarn_device_properties(Structure):
         ("exportable", c_bool),
     ]
 
-class tarn_device_guard(Structure):
+class tarn_guard(Structure):
     _fields_ = [
-        ("previous", c_int),
+        ("previous_stream", c_uint64),
+        ("device", c_int),
+        ("previous_device", c_int),
         ("active", c_bool),
     ]
 
@@ -303,14 +305,6 @@ class tarn_stream_info(Structure):
         ("size", c_size_t),
         ("device", c_int),
         ("priority", c_int),
-    ]
-
-class tarn_stream_guard(Structure):
-    _fields_ = [
-        ("previous", c_uint64),
-        ("device", c_int),
-        ("previous_device", c_int),
-        ("active", c_bool),
     ]
 
 class tarn_pool_id(Structure):
@@ -821,8 +815,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_synchronize": (c_int, [c_int], "device"),
     "tarn_device_peer_get": (c_int, [c_int, c_int, POINTER(c_bool)], "device peer possible"),
     "tarn_device_peer_enable": (c_int, [c_int, c_int], "device peer"),
-    "tarn_device_guard_set": (c_int, [POINTER(tarn_device_guard), c_int], "guard device"),
-    "tarn_device_guard_restore": (c_int, [POINTER(tarn_device_guard)], "guard"),
+    "tarn_device_guard_set": (c_int, [POINTER(tarn_guard), c_int], "guard device"),
+    "tarn_guard_restore": (c_int, [POINTER(tarn_guard)], "guard"),
     "tarn_shutdown": (c_int, [], ""),
     "tarn_stream_get": (c_int, [c_int, POINTER(c_uint64)], "device stream"),
     "tarn_stream_set": (c_int, [c_uint64], "stream"),
@@ -833,8 +827,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_info_get": (c_int, [c_uint64, POINTER(tarn_stream_info)], "stream info"),
     "tarn_stream_query": (c_int, [c_uint64], "stream"),
     "tarn_stream_synchronize": (c_int, [c_uint64], "stream"),
-    "tarn_stream_guard_set": (c_int, [POINTER(tarn_stream_guard), c_uint64], "guard stream"),
-    "tarn_stream_guard_restore": (c_int, [POINTER(tarn_stream_guard)], "guard"),
+    "tarn_stream_guard_set": (c_int, [POINTER(tarn_guard), c_uint64], "guard stream"),
     "tarn_event_create": (c_int, [c_int, POINTER(c_void_p)], "device event"),
     "tarn_event_destroy": (c_int, [c_void_p], "event"),
     "tarn_event_record": (c_int, [c_void_p, c_uint64], "event stream"),
@@ -883,8 +876,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_scope_join": (c_int, [c_uint64], "scope"),
     "tarn_scope_leave": (c_int, [c_uint64], "scope"),
     "tarn_pool_capture_announce": (c_int, [c_void_p, c_uint64], "pool stream"),
-    "tarn_pool_keep_for_graph": (c_int, [c_void_p, c_void_p], "pool graph"),
-    "tarn_pool_hold": (c_int, [c_void_p], "pool"),
+    "tarn_pool_hold": (c_int, [c_void_p, c_void_p], "pool graph"),
     "tarn_pool_unhold": (c_int, [c_void_p], "pool"),
     "tarn_library_register": (c_int, [POINTER(tarn_library_row), POINTER(c_int)], "row library"),
     "tarn_library_find": (c_int, [c_char_p, POINTER(c_int)], "name library"),

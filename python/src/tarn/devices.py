@@ -26,18 +26,18 @@ class MemoryInfo(NamedTuple):
 class _OnDevice(Entry):
     def __init__(self, owner: Any, device: int) -> None:
         super().__init__(owner, device)
-        self.guard = _c.tarn_device_guard()
+        self.guard = _c.tarn_guard()
 
     def begin(self) -> int:
         return int(lib.tarn_device_guard_set(byref(self.guard), self.device))
 
     def end(self) -> int:
-        return int(lib.tarn_device_guard_restore(byref(self.guard)))
+        return int(lib.tarn_guard_restore(byref(self.guard)))
 
     @property
     def previous_device(self) -> int:
         """The thread's device before."""
-        return int(self.guard.previous)
+        return int(self.guard.previous_device)
 
 
 class _OnStream(Entry):
@@ -46,13 +46,13 @@ class _OnStream(Entry):
             value = _default_stream(value, current_index())
         super().__init__(owner, Stream._of(value).device.index)
         self.value = value
-        self.guard = _c.tarn_stream_guard()
+        self.guard = _c.tarn_guard()
 
     def begin(self) -> int:
         return int(lib.tarn_stream_guard_set(byref(self.guard), self.value))
 
     def end(self) -> int:
-        return int(lib.tarn_stream_guard_restore(byref(self.guard)))
+        return int(lib.tarn_guard_restore(byref(self.guard)))
 
     @property
     def previous_device(self) -> int:
@@ -169,9 +169,7 @@ def set_device(device: Union[Device, int]) -> None:
         chosen = Entry(None, index, within=mine.within if type(mine) is Entry else mine)
         chosen.outer = mine.outer if type(mine) is Entry else mine
         guards.context.set(chosen)
-    elif isinstance(guards.begun[0], _OnDevice):
-        guards.begun[0].guard.previous = index
-    elif isinstance(guards.begun[0], _OnStream):
+    elif isinstance(guards.begun[0], (_OnDevice, _OnStream)):
         guards.begun[0].guard.previous_device = index
 
 
@@ -318,21 +316,21 @@ def current_value(device: int) -> int:
             return mine.value
         for entry in guards.begun:  # others of the thread have entered: what it had before is everybody's
             if isinstance(entry, _OnStream) and entry.device == device:
-                value = int(entry.guard.previous)
+                value = int(entry.guard.previous_stream)
                 return value if value > _c.TARN_STREAM_PER_THREAD else _default_stream(value, device)
     return value_of_thread(device)
 
 
 def _default_stream(value: int, device: int) -> int:
     """The value of a default stream that names its device too. C says it of the thread's current stream."""
-    on_device, on_stream = _c.tarn_device_guard(), _c.tarn_stream_guard()
+    on_device, on_stream = _c.tarn_guard(), _c.tarn_guard()
     try:
         check(lib.tarn_device_guard_set(byref(on_device), device))
         check(lib.tarn_stream_guard_set(byref(on_stream), value))
         return value_of_thread(device)
     finally:
-        lib.tarn_stream_guard_restore(byref(on_stream))
-        lib.tarn_device_guard_restore(byref(on_device))
+        lib.tarn_guard_restore(byref(on_stream))
+        lib.tarn_guard_restore(byref(on_device))
 
 
 def value_of_thread(device: int) -> int:

@@ -57,7 +57,7 @@ class _Frees:
                     self.later.append(address)
 
     def _record(self) -> bool:
-        guard = _c.tarn_device_guard()
+        guard = _c.tarn_guard()
         if lib.tarn_device_guard_set(byref(guard), self.device):
             return False
         try:
@@ -68,7 +68,7 @@ class _Frees:
                 self.event = event
             return not lib.tarn_event_record(self.event, _c.TARN_STREAM_LEGACY)
         finally:
-            lib.tarn_device_guard_restore(byref(guard))
+            lib.tarn_guard_restore(byref(guard))
 
 
 _frees: Dict[int, _Frees] = {}

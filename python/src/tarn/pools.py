@@ -42,9 +42,9 @@ class _InPool(Entry):
         self.number = c_uint64()
         status = self._begin()
         if status == _c.tarn_status.TARN_ERROR_INVALID_DEVICE and (self._may_be_elsewhere or current_index() == self.device):
-            guard = _c.tarn_device_guard()  # the thread's device is not the context's
+            guard = _c.tarn_guard()  # the thread's device is not the context's
             status = lib.tarn_device_guard_set(byref(guard), self.device) or self._begin()
-            lib.tarn_device_guard_restore(byref(guard))
+            lib.tarn_guard_restore(byref(guard))
         self._may_be_elsewhere = True
         return status
 

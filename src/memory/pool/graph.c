@@ -198,34 +198,23 @@ tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream)
     return begin(pool, stream, true, TARN_CAPTURE_RELAXED);
 }
 
-tarn_status tarn_pool_keep_for_graph(tarn_pool *public, void *graph)
+tarn_status tarn_pool_hold(tarn_pool *public, void *graph)
 {
     struct pool *pool = pool_of_public(public);
     tarn_status status = pool_check(public);
     if (status)
         return status;
-    if (!graph)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
     if (!pool_hold(pool))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the pool's last reference was dropped: it cannot be used");
+    if (!graph) {
+        atomic_fetch_add(&pool->held, 1);
+        return TARN_OK;
+    }
     status = hand_over(pool, NULL, pool->store.arena->device->number, graph);
     if (status)
         pool_hold_end(pool);
     return status;
-}
-
-tarn_status tarn_pool_hold(tarn_pool *public)
-{
-    struct pool *pool = pool_of_public(public);
-    tarn_status status = pool_check(public);
-    if (status)
-        return status;
-    if (!pool_hold(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the pool's last reference was dropped: it cannot be used");
-    atomic_fetch_add(&pool->held, 1);
-    return TARN_OK;
 }
 
 tarn_status tarn_pool_unhold(tarn_pool *public)

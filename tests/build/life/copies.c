@@ -36,7 +36,7 @@ static int64_t live_blocks(const struct calls *tarn)
 static void *use(void *argument)
 {
     const struct calls *tarn = argument;
-    tarn_device_guard guard = {0};
+    tarn_guard guard = {0};
     tarn_pool *pool = NULL;
     void *blocks[100], *block = NULL;
     for (int round = 0; round < 20; round++) {
@@ -49,7 +49,7 @@ static void *use(void *argument)
             NEED(tarn->tarn_free(blocks[i]) == TARN_OK);
         NEED(tarn->tarn_free(block) == TARN_OK);
         NEED(tarn->tarn_pool_release(pool) == TARN_OK);
-        NEED(tarn->tarn_device_guard_restore(&guard) == TARN_OK);
+        NEED(tarn->tarn_guard_restore(&guard) == TARN_OK);
     }
     return NULL;
 }

@@ -28,8 +28,8 @@
     X(tarn_usable_size_get, tarn_status, (const void *, size_t *))               \
     X(tarn_device_trim, tarn_status, (int, size_t))                              \
     X(tarn_device_stats_get, tarn_status, (int, tarn_stats *))                   \
-    X(tarn_device_guard_set, tarn_status, (tarn_device_guard *, int))            \
-    X(tarn_device_guard_restore, tarn_status, (tarn_device_guard *))             \
+    X(tarn_device_guard_set, tarn_status, (tarn_guard *, int))                   \
+    X(tarn_guard_restore, tarn_status, (tarn_guard *))                           \
     X(tarn_pool_create, tarn_status, (const tarn_pool_options *, tarn_pool **))  \
     X(tarn_pool_release, tarn_status, (tarn_pool *))                             \
     X(tarn_pool_alloc, tarn_status, (tarn_pool *, tarn_stream, size_t, void **)) \

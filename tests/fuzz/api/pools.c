@@ -283,7 +283,8 @@ static size_t holds;
 static void fuzz_tarn_pool_hold(void)
 {
     tarn_pool *pool = any_object(world.pools);
-    if (holds < sizeof held / sizeof *held && tarn_pool_hold(pool) == TARN_OK)
+    void *graph = take_bool() ? any_object(world.graphs) : NULL;
+    if (holds < sizeof held / sizeof *held && tarn_pool_hold(pool, graph) == TARN_OK && !graph)
         held[holds++] = pool;
 }
 
@@ -434,11 +435,6 @@ static void fuzz_tarn_residue_reason_text(void)
     (void)tarn_residue_reason_text((tarn_residue_reason)take());
 }
 
-static void fuzz_tarn_pool_keep_for_graph(void)
-{
-    (void)tarn_pool_keep_for_graph(any_object(world.pools), any_object(world.graphs));
-}
-
 /* ---- Statistics of devices ---- */
 
 static void on_kind(const tarn_metadata_kind *kind, void *user)
@@ -538,29 +534,53 @@ void fuzz_ranges_end(void)
 }
 
 const struct api_call api_pools[] = {
-    CALL(tarn_range_create),        CALL(tarn_range_commit),
-    CALL(tarn_range_decommit),      CALL(tarn_range_hold),
-    CALL(tarn_range_unhold),        CALL(tarn_range_info_get),
-    CALL(tarn_range_destroy),       CALL(tarn_pool_create),
-    CALL(tarn_pool_default),        CALL(tarn_pool_retain),
-    CALL(tarn_pool_release),        CALL(tarn_pool_find),
-    CALL(tarn_pool_info_get),       CALL(tarn_pool_stats_get),
-    CALL(tarn_pool_stats_reset),    CALL(tarn_pool_trim),
-    CALL(tarn_pool_limit_set),      CALL(tarn_pool_alloc),
-    CALL(tarn_pool_blocks_get),     CALL(tarn_pool_segments_get),
-    CALL(tarn_pool_check_live),     CALL(tarn_pool_suspend),
-    CALL(tarn_pool_resume),         CALL(tarn_pool_checkpoint),
-    CALL(tarn_checkpoint_destroy),  CALL(tarn_pool_restore),
-    CALL(tarn_scope_begin),         CALL(tarn_scope_end),
-    CALL(tarn_scope_join),          CALL(tarn_scope_leave),
-    CALL(tarn_pool_capture_begin),  CALL(tarn_pool_capture_announce),
-    CALL(tarn_pool_keep_for_graph), CALL(tarn_metadata_list),
-    CALL(tarn_device_stats_get),    CALL(tarn_device_stats_reset),
-    CALL(tarn_pool_hold),           CALL(tarn_pool_unhold),
-    CALL(tarn_pool_tag_set),        CALL(tarn_sleep),
-    CALL(tarn_sleep_prepare),       CALL(tarn_sleep_commit),
-    CALL(tarn_sleep_cancel),        CALL(tarn_wake),
-    CALL(tarn_sleep_state_get),     CALL(tarn_sleeper_add),
-    CALL(tarn_sleeper_remove),      CALL(tarn_sleeper_info_get),
-    CALL(tarn_residue_reason_text), {0},
+    CALL(tarn_range_create),
+    CALL(tarn_range_commit),
+    CALL(tarn_range_decommit),
+    CALL(tarn_range_hold),
+    CALL(tarn_range_unhold),
+    CALL(tarn_range_info_get),
+    CALL(tarn_range_destroy),
+    CALL(tarn_pool_create),
+    CALL(tarn_pool_default),
+    CALL(tarn_pool_retain),
+    CALL(tarn_pool_release),
+    CALL(tarn_pool_find),
+    CALL(tarn_pool_info_get),
+    CALL(tarn_pool_stats_get),
+    CALL(tarn_pool_stats_reset),
+    CALL(tarn_pool_trim),
+    CALL(tarn_pool_limit_set),
+    CALL(tarn_pool_alloc),
+    CALL(tarn_pool_blocks_get),
+    CALL(tarn_pool_segments_get),
+    CALL(tarn_pool_check_live),
+    CALL(tarn_pool_suspend),
+    CALL(tarn_pool_resume),
+    CALL(tarn_pool_checkpoint),
+    CALL(tarn_checkpoint_destroy),
+    CALL(tarn_pool_restore),
+    CALL(tarn_scope_begin),
+    CALL(tarn_scope_end),
+    CALL(tarn_scope_join),
+    CALL(tarn_scope_leave),
+    CALL(tarn_pool_capture_begin),
+    CALL(tarn_pool_capture_announce),
+    CALL(tarn_metadata_list),
+    CALL(tarn_device_stats_get),
+    CALL(tarn_device_stats_reset),
+    CALL(tarn_pool_hold),
+    CALL(tarn_pool_unhold),
+    CALL(tarn_pool_tag_set),
+    CALL(tarn_sleep),
+    CALL(tarn_sleep_prepare),
+    CALL(tarn_sleep_commit),
+    CALL(tarn_sleep_cancel),
+    CALL(tarn_wake),
+    CALL(tarn_sleep_state_get),
+    CALL(tarn_sleeper_add),
+    CALL(tarn_sleeper_remove),
+    CALL(tarn_sleeper_info_get),
+    CALL(tarn_residue_reason_text),
+    {0},
 };

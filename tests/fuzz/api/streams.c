@@ -88,23 +88,16 @@ static void fuzz_tarn_device_peer_enable(void)
 }
 
 /* A guard that was set before, was not, or was restored. */
-static tarn_device_guard *any_device_guard(void)
+static tarn_guard *any_guard(void)
 {
-    static tarn_device_guard guards[4];
+    static tarn_guard guards[4];
     return or_null(&guards[take() % 4]);
 }
 
 static void fuzz_tarn_device_guard_set(void)
 {
-    (void)tarn_device_guard_set(any_device_guard(), any_device());
+    (void)tarn_device_guard_set(any_guard(), any_device());
 }
-
-static void fuzz_tarn_device_guard_restore(void)
-{
-    (void)tarn_device_guard_restore(any_device_guard());
-}
-
-/* ---- Streams ---- */
 
 static void fuzz_tarn_stream_get(void)
 {
@@ -192,20 +185,14 @@ static void fuzz_tarn_stream_synchronize(void)
     (void)tarn_stream_synchronize(any_stream());
 }
 
-static tarn_stream_guard *any_stream_guard(void)
-{
-    static tarn_stream_guard guards[4];
-    return or_null(&guards[take() % 4]);
-}
-
 static void fuzz_tarn_stream_guard_set(void)
 {
-    (void)tarn_stream_guard_set(any_stream_guard(), any_stream());
+    (void)tarn_stream_guard_set(any_guard(), any_stream());
 }
 
-static void fuzz_tarn_stream_guard_restore(void)
+static void fuzz_tarn_guard_restore(void)
 {
-    (void)tarn_stream_guard_restore(any_stream_guard());
+    (void)tarn_guard_restore(any_guard());
 }
 
 /* ---- Events ---- */
@@ -322,7 +309,6 @@ const struct api_call api_streams[] = {
     CALL(tarn_device_peer_get),
     CALL(tarn_device_peer_enable),
     CALL(tarn_device_guard_set),
-    CALL(tarn_device_guard_restore),
     CALL(tarn_stream_get),
     CALL(tarn_stream_set),
     CALL(tarn_stream_adopt),
@@ -335,7 +321,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_stream_query),
     CALL(tarn_stream_synchronize),
     CALL(tarn_stream_guard_set),
-    CALL(tarn_stream_guard_restore),
+    CALL(tarn_guard_restore),
     CALL(tarn_event_create),
     CALL(tarn_event_destroy),
     CALL(tarn_event_record),

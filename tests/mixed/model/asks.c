@@ -22,7 +22,7 @@ static void ask_device(void)
     size_t free_bytes = 0, total = 0, limit = 0;
     bool possible = false;
     tarn_device_properties properties = {.size = sizeof properties};
-    tarn_device_guard guard = {0};
+    tarn_guard guard = {0};
     if (WELL(0, tarn_device_count_get, &count))
         SO(count == m.devices, "another number of devices", "%d", count);
     if (WELL(0, tarn_device_get, &current))
@@ -37,7 +37,7 @@ static void ask_device(void)
     if (WELL(0, tarn_device_peer_get, device, 1 - device, &possible) && possible && CHANCE(10))
         (void)WELL(0, tarn_device_peer_enable, device, 1 - device);
     if (WELL(0, tarn_device_guard_set, &guard, device))
-        SURE(tarn_device_guard_restore, &guard);
+        SURE(tarn_guard_restore, &guard);
     if (CHANCE(4) && WELL(0, tarn_device_adopt, &current))
         MINE(tarn_device_set(0));
     if (CHANCE(4))
@@ -63,7 +63,7 @@ static void ask_stream(void)
     tarn_stream_info info = {.size = sizeof info, .device = -1, .priority = 1};
     void *native = NULL;
     tarn_stream shared = 0;
-    tarn_stream_guard guard = {0};
+    tarn_guard guard = {0};
     if (!flow || !flow_value(flow))
         return;
     if (WELL(0, tarn_stream_info_get, flow->value, &info)) {
@@ -74,7 +74,7 @@ static void ask_stream(void)
     if (flow->kind != LEGACY && WELL(0, tarn_stream_native_get, flow->value, &native))
         SO(native == flow->native, "a stream is another", "%p", native);
     if (WELL(0, tarn_stream_guard_set, &guard, flow->value))
-        SURE(tarn_stream_guard_restore, &guard);
+        SURE(tarn_guard_restore, &guard);
     if (CHANCE(8))
         (void)WELL(0, tarn_stream_shared_get, flow->device, 0, &shared);
 }
@@ -182,7 +182,7 @@ static void op_hold(void)
         } else if (m.pools[i].live) {
             holds += m.pools[i].holds;
         }
-    if (index < 0 || holds > 2 || !WELL(0, tarn_pool_hold, m.pools[index].pool))
+    if (index < 0 || holds > 2 || !WELL(0, tarn_pool_hold, m.pools[index].pool, NULL))
         return;
     m.pools[index].holds++;
     m.pools[index].graphs++;

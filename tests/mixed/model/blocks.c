@@ -142,14 +142,14 @@ static tarn_status allocate(struct flow *flow, struct block *block, int *pool, v
         wanted = -1;
     }
     if (wanted < 0 && !alignment && CHANCE(4)) {
-        tarn_device_guard guard;
+        tarn_guard guard;
         if (tarn_device_guard_set(&guard, flow->device) == TARN_OK &&
             tarn_stream_set(flow->value) == TARN_OK) {
             ask_begin("tarn_alloc_on");
             *got = tarn_malloc(block->size);
             tarn_status status = ask_end("tarn_alloc_on", *got ? TARN_OK : tarn_last_status());
             MINE(tarn_stream_set(TARN_STREAM_LEGACY));
-            MINE(tarn_device_guard_restore(&guard));
+            MINE(tarn_guard_restore(&guard));
             return status;
         }
     }

@@ -482,8 +482,7 @@ static void op_keep(void)
         return;
     call_quiet(); /* what runs the graph so far is destroyed: where the driver refuses that it
                      stays */
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_keep_for_graph, m.pools[index].pool,
-             capture->graph)) {
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_hold, m.pools[index].pool, capture->graph)) {
         capture->kept = index + 1;
         m.pools[index].graphs++;
     }
