@@ -273,35 +273,27 @@ TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *
  * call returns TARN_ERROR_BUSY. `previous` (may be NULL) receives the limit before. */
 TARN_API tarn_status tarn_handle_wait_limit_set(uint64_t ns, uint64_t *previous);
 
-/* Sets a mode that all handles of a library have from their next binding on, in every thread.
- * `value` is the vendor's own number. PyTorch's "allow TF32" is MATH with
- * CUBLAS_TF32_TENSOR_OP_MATH; its "deterministic" on ROCm is ATOMICS with 0. The initial value -1
- * means the library's default, including what the environment says. `previous` (may be NULL)
- * receives the value before.
- *   TARN_ERROR_NOT_SUPPORTED      the library has no such mode
- *   TARN_ERROR_INVALID_ARGUMENT   an unknown mode, or a value below -1 */
+/* A mode of a library's handles. */
 typedef enum tarn_handle_mode {
     TARN_HANDLE_MATH,   /* the precision of the library's arithmetic */
     TARN_HANDLE_ATOMICS /* whether sums may be in any order */
 } tarn_handle_mode;
-TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value,
-                                          int *previous);
 
-/* A guard sets a mode for the calling thread only, whatever is set for all threads; -1 means what
- * is set for all threads. Restore brings back the thread's previous value. Both take effect at the
- * next get of each of the thread's handles, on every device, and end with the thread. A lease
- * belongs to no thread, so it has what is set for all threads. The thread that set a guard must
- * restore it, and guards must nest. Restoring a guard twice, or one whose set failed, does nothing
- * and returns TARN_OK. Statuses as of tarn_handle_mode_set(). */
-typedef struct tarn_handle_mode_guard {
-    tarn_library library;  /* as given */
-    tarn_handle_mode mode; /* as given */
-    int previous;          /* the thread's previous value; -1: none */
-    bool active;           /* set, and not restored yet */
-} tarn_handle_mode_guard;
-TARN_API tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_library library,
-                                                tarn_handle_mode mode, int value);
-TARN_API tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guard);
+/* Whose handles a mode is for. */
+typedef enum tarn_handle_mode_for {
+    TARN_HANDLE_MODE_FOR_ALL,   /* every thread's, and leases */
+    TARN_HANDLE_MODE_FOR_THREAD /* the calling thread's, on every device, until the thread ends */
+} tarn_handle_mode_for;
+
+/* Sets a mode that a library's handles have from their next binding on. `value` is the vendor's own
+ * number. PyTorch's "allow TF32" is MATH with CUBLAS_TF32_TENSOR_OP_MATH; its "deterministic" on
+ * ROCm is ATOMICS with 0. A thread's own value comes first, then the one for all, then the
+ * library's default, including what the environment says. -1, the initial value of both, means
+ * none. `previous` (may be NULL) receives the value before: set it again to restore it.
+ *   TARN_ERROR_NOT_SUPPORTED      the library has no such mode
+ *   TARN_ERROR_INVALID_ARGUMENT   an unknown mode, a value below -1, or an unknown `whose` */
+TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode,
+                                          tarn_handle_mode_for whose, int value, int *previous);
 
 /* Counters of one library's handles on one device. */
 typedef struct tarn_handle_stats {

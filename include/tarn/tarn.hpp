@@ -212,23 +212,23 @@ struct lease_traits {
 /* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the
  * guard. restore() does it earlier and throws on failure; the destructor then does nothing. Not
  * movable. */
-template <class Guard, tarn_status (*Restore)(Guard *)> class guard
+class guard
 {
   public:
     guard(const guard &) = delete;
     guard &operator=(const guard &) = delete;
     ~guard()
     {
-        (void)Restore(&guard_);
+        (void)tarn_guard_restore(&guard_);
     }
     void restore()
     {
-        check(Restore(&guard_));
+        check(tarn_guard_restore(&guard_));
     }
 
   protected:
     guard() = default;
-    Guard guard_{};
+    tarn_guard guard_{};
 };
 
 } // namespace detail
@@ -236,7 +236,7 @@ template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 /* Devices and streams -------------------------------------------------------------------------- */
 
 /* Makes a device current until the guard is destroyed (tarn_device_guard_set()). */
-class device_guard : public detail::guard<tarn_guard, tarn_guard_restore>
+class device_guard : public detail::guard
 {
   public:
     explicit device_guard(int device)
@@ -246,7 +246,7 @@ class device_guard : public detail::guard<tarn_guard, tarn_guard_restore>
 };
 
 /* Makes a stream and its device current until the guard is destroyed (tarn_stream_guard_set()). */
-class stream_guard : public detail::guard<tarn_guard, tarn_guard_restore>
+class stream_guard : public detail::guard
 {
   public:
     explicit stream_guard(tarn_stream stream)
@@ -560,16 +560,28 @@ class handle_lease : public detail::owner<detail::lease_traits>
     }
 };
 
-/* Sets a mode of this thread's handles of a library until the guard is destroyed
- * (tarn_handle_mode_guard_set()). */
+/* Sets a mode of this thread's handles of a library (tarn_handle_mode_set()). The destructor sets
+ * the previous value again, so it must run in the same thread. Not movable. */
 class handle_mode_guard
-    : public detail::guard<tarn_handle_mode_guard, tarn_handle_mode_guard_restore>
 {
   public:
     handle_mode_guard(tarn_library library, tarn_handle_mode mode, int value)
+        : library_(library), mode_(mode)
     {
-        check(tarn_handle_mode_guard_set(&guard_, library, mode, value));
+        check(tarn_handle_mode_set(library, mode, TARN_HANDLE_MODE_FOR_THREAD, value, &previous_));
     }
+    handle_mode_guard(const handle_mode_guard &) = delete;
+    handle_mode_guard &operator=(const handle_mode_guard &) = delete;
+    ~handle_mode_guard()
+    {
+        (void)tarn_handle_mode_set(library_, mode_, TARN_HANDLE_MODE_FOR_THREAD, previous_,
+                                   nullptr);
+    }
+
+  private:
+    tarn_library library_;
+    tarn_handle_mode mode_;
+    int previous_ = -1;
 };
 
 /* Memory resources ----------------------------------------------------------------------------- */

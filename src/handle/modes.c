@@ -37,33 +37,6 @@ static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct
                         (*entry)->row->name);
 }
 
-static tarn_status value_check(int value)
-{
-    return value >= -1
-               ? TARN_OK
-               : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
-}
-
-tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value,
-                                 int *previous)
-{
-    struct entry *entry = NULL;
-    int place = 0;
-    tarn_status status = process_check();
-    if (!status)
-        status = value_check(value);
-    if (!status)
-        status = mode_find(library, mode, &entry, &place);
-    if (status)
-        return status;
-    int before = atomic_exchange(&entry->mode_values[place], value);
-    atomic_fetch_add(&entry->mode_changes, 1);
-    process_changed();
-    if (previous)
-        *previous = before;
-    return TARN_OK;
-}
-
 /* The thread's handles of a library are told when they are next asked for. */
 static void set_own(struct holder *holder, int library, int place, int value)
 {
@@ -79,51 +52,34 @@ static void set_own(struct holder *holder, int library, int place, int value)
     }
 }
 
-tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_library library,
-                                       tarn_handle_mode mode, int value)
+tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode,
+                                 tarn_handle_mode_for whose, int value, int *previous)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
-    int place = 0;
-    if (!guard)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    *guard = (tarn_handle_mode_guard){0};
-    tarn_status status = call_begin(&holder);
+    int place = 0, before = -1;
+    bool own = whose == TARN_HANDLE_MODE_FOR_THREAD;
+    tarn_status status = own ? call_begin(&holder) : process_check();
     if (status)
         return status;
-    status = value_check(value);
-    if (!status)
+    if (value < -1)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
+    else if (!own && whose != TARN_HANDLE_MODE_FOR_ALL)
+        status =
+            failed(TARN_ERROR_INVALID_ARGUMENT, "there is no tarn_handle_mode_for %d", (int)whose);
+    else
         status = mode_find(library, mode, &entry, &place);
-    if (!status) {
-        *guard = (tarn_handle_mode_guard){.library = library,
-                                          .mode = mode,
-                                          .previous = (int)(holder->modes[library][place] - 1),
-                                          .active = true};
+    if (!status && own) {
+        before = (int)(holder->modes[library][place] - 1);
         set_own(holder, library, place, value);
+    } else if (!status) {
+        before = atomic_exchange(&entry->mode_values[place], value);
+        atomic_fetch_add(&entry->mode_changes, 1);
+        process_changed();
     }
-    call_end(holder);
-    return status;
-}
-
-tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guard)
-{
-    struct entry *entry = NULL;
-    struct holder *holder = NULL;
-    int place = 0;
-    if (!guard)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    if (!guard->active)
-        return TARN_OK;
-    tarn_status status = call_begin(&holder);
-    if (status)
-        return status;
-    status = value_check(guard->previous);
-    if (!status)
-        status = mode_find(guard->library, guard->mode, &entry, &place);
-    if (!status) {
-        set_own(holder, guard->library, place, guard->previous);
-        guard->active = false;
-    }
-    call_end(holder);
+    if (own)
+        call_end(holder);
+    if (!status && previous)
+        *previous = before;
     return status;
 }

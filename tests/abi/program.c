@@ -471,7 +471,6 @@ static void workspaces(tarn_library library)
 /* What is the calling thread's alone, and what is the process's. */
 static void modes_and_plain_handles(tarn_library library)
 {
-    FRAMED(tarn_handle_mode_guard, guard);
     FRAMED(tarn_workspace_call, call);
     FRAMED(tarn_lease, lease);
     uint64_t ns;
@@ -483,13 +482,16 @@ static void modes_and_plain_handles(tarn_library library)
     OK(tarn_handle_wait_limit_set(1000, NULL));
     OK(tarn_handle_wait_limit_set(0, &ns));
     CHECK(ns == 1000);
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3, NULL));
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1, &value));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3,
+                            NULL));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1,
+                            &value));
     CHECK(value == 3);
-    OK(tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1));
-    UNTOUCHED_BEHIND(guard);
-    CHECK(guard.value.active && guard.value.previous == -1);
-    OK(tarn_handle_mode_guard_restore(&guard.value));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1,
+                            &value));
+    CHECK(value == -1);
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1,
+                            NULL));
     OK(tarn_handle_lease(library, second_stream, &lease.value));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin_of(&lease.value, &call.value));

@@ -617,8 +617,9 @@ static void test_arguments(void **state)
     assert_status(tarn_handle_get(1000, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_handle_get(library, 12345678, &handle), TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_handle_stats_get(library, 0, &stats), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1, NULL),
-                  TARN_ERROR_NOT_SUPPORTED);
+    assert_status(
+        tarn_handle_mode_set(library, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 1, NULL),
+        TARN_ERROR_NOT_SUPPORTED);
     assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle),
                    TARN_ERROR_NOT_SUPPORTED, "needs the driver \"cuda\"");
     assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle),

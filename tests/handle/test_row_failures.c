@@ -147,10 +147,11 @@ static void body(void)
     get_on(TARN_STREAM_LEGACY);
     get_on(streams[0]);
     lease_one();
-    bool has_mode = tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1, NULL) == TARN_OK;
+    bool has_mode = tarn_handle_mode_set(library, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 1,
+                                         NULL) == TARN_OK;
     get_on(streams[0]);
     if (has_mode)
-        OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, -1, NULL));
+        OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, NULL));
     use_workspaces();
     (void)TRY(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     (void)TRY(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, streams[1], 1));

@@ -460,72 +460,83 @@ static int math_mode_of_another_thread(void)
     return mode;
 }
 
-static void guard_math(tarn_handle_mode_guard *guard, int value)
+/* Sets this thread's own mode, and returns the one before. */
+static int own_math(int value)
 {
-    assert_ok(tarn_handle_mode_guard_set(guard, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, value));
+    int previous = -2;
+    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH,
+                                   TARN_HANDLE_MODE_FOR_THREAD, value, &previous));
+    return previous;
 }
 
-/* Goes with a guard set, in a thread that has had no handle before. */
-static void *leave_guarded(void *handle)
+/* Goes with a mode of its own, in a thread that has had no handle before. */
+static void *leave_with_mode(void *handle)
 {
-    tarn_handle_mode_guard guard;
-    tarn_status status =
-        tarn_handle_mode_guard_set(&guard, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3);
+    tarn_status status = tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH,
+                                              TARN_HANDLE_MODE_FOR_THREAD, 3, NULL);
     return status || tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, handle)
-               ? "a guard or a get failed"
+               ? "a mode or a get failed"
                : NULL;
 }
 
 static void a_mode_of_one_thread_is_its_alone(void **state)
 {
     (void)state;
-    tarn_handle_mode_guard outer, inner, wrong;
     tarn_lease lease = {0};
     int value = 0;
     assert_int_equal(math_mode(), 0);
-    guard_math(&outer, 3); /* CUBLAS_TF32_TENSOR_OP_MATH */
+    assert_int_equal(own_math(3), -1); /* CUBLAS_TF32_TENSOR_OP_MATH */
     assert_int_equal(math_mode(), 3);
     assert_int_equal(math_mode_of_another_thread(), 0);
 
-    /* Whatever all have, until the guard is restored; and a guard inside it. */
-    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 2, &value));
+    /* Whatever all have, until it has none of its own. */
+    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL,
+                                   2, &value));
     assert_int_equal(value, -1);
     assert_int_equal(math_mode(), 3);
     assert_int_equal(math_mode_of_another_thread(), 2);
-    guard_math(&inner, -1);
+    assert_int_equal(own_math(-1), 3);
     assert_int_equal(math_mode(), 2);
-    assert_ok(tarn_handle_mode_guard_restore(&inner));
-    assert_ok(tarn_handle_mode_guard_restore(&inner));
+    assert_int_equal(own_math(3), -1);
     assert_int_equal(math_mode(), 3);
 
     /* A lease has what all have. */
     assert_ok(tarn_handle_lease(TARN_LIBRARY_CUBLAS, TARN_STREAM_LEGACY, &lease));
     assert_int_equal(math_mode_of(lease.handle), 2);
     assert_ok(tarn_handle_return(&lease));
-    assert_ok(tarn_handle_mode_guard_restore(&outer));
+    assert_int_equal(own_math(-1), 3);
     assert_int_equal(math_mode(), 2);
-    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1, &value));
+    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL,
+                                   -1, &value));
     assert_int_equal(value, 2);
     assert_int_equal(math_mode(), 0);
 
-    assert_status(tarn_handle_mode_guard_set(&wrong, TARN_LIBRARY_CUDNN, TARN_HANDLE_MATH, 1),
-                  TARN_ERROR_NOT_SUPPORTED);
-    assert_ok(tarn_handle_mode_guard_restore(&wrong));
-    assert_status(tarn_handle_mode_guard_set(&wrong, TARN_LIBRARY_CUBLAS, (tarn_handle_mode)2, 1),
+    for (int whose = TARN_HANDLE_MODE_FOR_ALL; whose <= TARN_HANDLE_MODE_FOR_THREAD; whose++) {
+        assert_status(tarn_handle_mode_set(TARN_LIBRARY_CUDNN, TARN_HANDLE_MATH,
+                                           (tarn_handle_mode_for)whose, 1, &value),
+                      TARN_ERROR_NOT_SUPPORTED);
+        assert_status(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, (tarn_handle_mode)2,
+                                           (tarn_handle_mode_for)whose, 1, &value),
+                      TARN_ERROR_INVALID_ARGUMENT);
+        assert_status(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH,
+                                           (tarn_handle_mode_for)whose, -2, &value),
+                      TARN_ERROR_INVALID_ARGUMENT);
+    }
+    assert_status(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH,
+                                       (tarn_handle_mode_for)2, 1, &value),
                   TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_mode_guard_set(&wrong, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -2),
-                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(value, 2);
     assert_int_equal(math_mode(), 0);
 }
 
-/* Its guard ends with the thread: neither the handle nor the next thread has anything of it. */
+/* The mode ends with the thread: neither the handle nor the next thread has anything of it. */
 static void a_mode_goes_with_its_thread(void **state)
 {
     (void)state;
     pthread_t thread;
     void *handle = NULL, *wrong = NULL;
     tarn_lease lease = {0};
-    assert_int_equal(pthread_create(&thread, NULL, leave_guarded, &handle), 0);
+    assert_int_equal(pthread_create(&thread, NULL, leave_with_mode, &handle), 0);
     assert_int_equal(pthread_join(thread, &wrong), 0);
     assert_null(wrong);
     assert_int_equal(math_mode_of(handle), 3); /* told by the next bind */
@@ -540,16 +551,16 @@ static void a_mode_of_one_thread_is_set_in_a_capture(void **state)
 {
     (void)state;
     tarn_stream stream = TARN_STREAM_LEGACY;
-    tarn_handle_mode_guard guard;
     void *graph = NULL;
     int in = -1, after = -1;
     assert_ok(tarn_stream_lease(0, 0, &stream));
     assert_ok(tarn_stream_set(stream));
     assert_int_equal(math_mode(), 0);
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
-    guard_math(&guard, 3);
+    assert_int_equal(own_math(3), -1);
     in = math_mode();
-    tarn_status status = tarn_handle_mode_guard_restore(&guard);
+    tarn_status status = tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH,
+                                              TARN_HANDLE_MODE_FOR_THREAD, -1, NULL);
     after = math_mode();
     assert_ok(tarn_capture_end(stream, &graph));
     assert_ok(status);

@@ -134,9 +134,11 @@ static void atomics_are_as_the_library_has_them(void **state)
         if (wanted)
             setenv("ROCBLAS_DEFAULT_ATOMICS_MODE", "1", 1);
         assert_int_equal(atomics_of_a_new_thread(), wanted);
-        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, !wanted, NULL));
+        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS,
+                                       TARN_HANDLE_MODE_FOR_ALL, !wanted, NULL));
         assert_int_equal(atomics_of_a_new_thread(), !wanted);
-        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, -1, NULL));
+        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS,
+                                       TARN_HANDLE_MODE_FOR_ALL, -1, NULL));
         assert_int_equal(atomics_of_a_new_thread(), wanted);
         tarn_stream stream;
         assert_ok(tarn_stream_lease(0, 0, &stream)); /* the next one is on another stream, where

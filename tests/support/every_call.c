@@ -75,8 +75,6 @@ static tarn_host_configuration host_config = {.size = sizeof host_config, .devic
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
 static tarn_guard unset_device_guard;
 static tarn_guard stream_guard, unset_stream_guard;
-static tarn_handle_mode_guard mode_guard, unset_mode_guard;
-static const tarn_library blas = TARN_LIBRARY_CUBLAS;
 static tarn_lease lease_to_return, lease_to_bind;
 static tarn_workspace_call workspace_to_end;
 static const tarn_pool_id no_pool = {1, 1};
@@ -101,9 +99,7 @@ static void prepare(void)
     before = out;
     unset_device_guard = (tarn_guard){0};
     unset_stream_guard = (tarn_guard){0};
-    unset_mode_guard = (tarn_handle_mode_guard){0};
     stream_guard = world.stream_guard;
-    mode_guard = world.mode_guard;
     lease_to_return = lease_to_bind = world.lease;
     workspace_to_end = world.workspace;
 }
@@ -241,8 +237,8 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_handle_prewarm, (world.library, TARN_CURRENT_DEVICE, world.stream, 1))        \
     REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                                   \
     REFUSED(tarn_handle_wait_limit_set, (0, &out.word))                                        \
-    REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                       \
-    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0, &out.number))           \
+    REFUSED(tarn_handle_mode_set,                                                              \
+            (world.library, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 0, &out.number))       \
     REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                      \
     REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED, &out.policy))                   \
     REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
@@ -408,7 +404,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_range_destroy, (world.range))                                                 \
     REFUSED(tarn_pool_release, (world.pool))                                                   \
     HOST(tarn_host_graph_destroy, (world.graph))                                               \
-    REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                     \
     REFUSED(tarn_guard_restore, (&stream_guard))                                               \
     REFUSED(tarn_stream_retire, (world.adopted))                                               \
     REFUSED(tarn_stream_return, (world.stream))
@@ -481,8 +476,7 @@ static void name_something(void)
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         if (!*objects[i])
             *objects[i] = something;
-    world.device_guard.active = world.stream_guard.active = world.mode_guard.active = world.made =
-        true;
+    world.device_guard.active = world.stream_guard.active = world.made = true;
 }
 
 void every_call_gives(tarn_status wanted, tarn_status shutdown)
@@ -642,7 +636,6 @@ void world_make(void)
     OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
-    OK(tarn_handle_mode_guard_set(&world.mode_guard, blas, TARN_HANDLE_MATH, 0));
 
     OK(tarn_stream_lease(0, 0, &world.capturing));
     OK(tarn_capture_begin(world.capturing, TARN_CAPTURE_RELAXED));
@@ -652,7 +645,6 @@ void world_make(void)
 
 void world_end(void)
 {
-    OK(tarn_handle_mode_guard_restore(&world.mode_guard));
     OK(tarn_guard_restore(&world.stream_guard));
     OK(tarn_guard_restore(&world.device_guard));
     OK(tarn_workspace_end(&world.workspace));

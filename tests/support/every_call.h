@@ -28,7 +28,6 @@ struct world {
     tarn_workspace_call workspace;
     tarn_guard device_guard;
     tarn_guard stream_guard;
-    tarn_handle_mode_guard mode_guard;
     int sockets[2];
 };
 

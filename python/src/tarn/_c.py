@@ -155,6 +155,11 @@ class tarn_handle_mode(IntEnum):
     TARN_HANDLE_ATOMICS = 1
 
 
+class tarn_handle_mode_for(IntEnum):
+    TARN_HANDLE_MODE_FOR_ALL = 0
+    TARN_HANDLE_MODE_FOR_THREAD = 1
+
+
 class tarn_workspace_policy(IntEnum):
     TARN_WORKSPACE_CACHED = 0
     TARN_WORKSPACE_PER_CALL = 1
@@ -502,14 +507,6 @@ class tarn_lease(Structure):
         ("handle", c_void_p),
         ("owner", c_void_p),
         ("number", c_uint64),
-    ]
-
-class tarn_handle_mode_guard(Structure):
-    _fields_ = [
-        ("library", c_int),
-        ("mode", c_int),
-        ("previous", c_int),
-        ("active", c_bool),
     ]
 
 class tarn_handle_stats(Structure):
@@ -887,9 +884,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
     "tarn_handle_wait_limit_set": (c_int, [c_uint64, POINTER(c_uint64)], "ns previous"),
-    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int, POINTER(c_int)], "library mode value previous"),
-    "tarn_handle_mode_guard_set": (c_int, [POINTER(tarn_handle_mode_guard), c_int, c_int, c_int], "guard library mode value"),
-    "tarn_handle_mode_guard_restore": (c_int, [POINTER(tarn_handle_mode_guard)], "guard"),
+    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int, c_int, POINTER(c_int)], "library mode whose value previous"),
     "tarn_handle_stats_get": (c_int, [c_int, c_int, POINTER(tarn_handle_stats)], "library device stats"),
     "tarn_workspace_policy_set": (c_int, [c_int, POINTER(c_int)], "policy previous"),
     "tarn_workspace_size_set": (c_int, [c_int, c_int64], "library bytes"),

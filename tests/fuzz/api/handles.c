@@ -165,7 +165,8 @@ static void fuzz_tarn_handle_wait_limit_set(void)
 static void fuzz_tarn_handle_mode_set(void)
 {
     int previous;
-    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number(),
+    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4),
+                               (tarn_handle_mode_for)(take() % 3), (int)take_number(),
                                or_null(&previous));
 }
 
@@ -186,21 +187,6 @@ static void fuzz_tarn_workspace_policy_set(void)
 static void fuzz_tarn_workspace_size_set(void)
 {
     (void)tarn_workspace_size_set(any_library(), (int64_t)any_size());
-}
-
-static _Thread_local tarn_handle_mode_guard mode_guard;
-
-static void fuzz_tarn_handle_mode_guard_set(void)
-{
-    (void)tarn_handle_mode_guard_set(or_null(&mode_guard), any_library(),
-                                     (tarn_handle_mode)(take() % 4), (int)take_number());
-}
-
-static void fuzz_tarn_handle_mode_guard_restore(void)
-{
-    tarn_handle_mode_guard wrong = {
-        .library = any_library(), .previous = (int)take_number(), .active = true};
-    (void)tarn_handle_mode_guard_restore(take_bool() ? or_null(&mode_guard) : &wrong);
 }
 
 static void fuzz_tarn_workspace_get(void)
@@ -272,12 +258,10 @@ const struct api_call api_handles[] = {
     CALL(tarn_library_count_get),
     CALL(tarn_library_info_get),
     CALL(tarn_handle_get),
-    CALL(tarn_handle_mode_guard_restore),
     CALL(tarn_handle_lease),
     CALL(tarn_handle_lease_bind),
     CALL(tarn_handle_return),
     CALL(tarn_handle_prewarm),
-    CALL(tarn_handle_mode_guard_set),
     CALL(tarn_handle_trim),
     CALL(tarn_handle_wait_limit_set),
     CALL(tarn_handle_mode_set),

@@ -421,7 +421,7 @@ static void op_library(void)
 {
     tarn_library library = m.libraries[below(2)], found = 0;
     tarn_library_info info = {.size = sizeof info};
-    tarn_handle_mode_guard guard = {0};
+    tarn_handle_mode_for whose = CHANCE(2) ? TARN_HANDLE_MODE_FOR_ALL : TARN_HANDLE_MODE_FOR_THREAD;
     uint64_t ns = 1;
     int count = 0;
     tarn_handle_stats stats = {.size = sizeof stats};
@@ -432,11 +432,8 @@ static void op_library(void)
         SO(count >= library, "libraries are missing", "%d", count);
     if (WELL(0, tarn_handle_wait_limit_set, 0, &ns))
         SO(ns == 0, "a thread waits for handles", "%" PRIu64, ns);
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH, -1,
-               NULL);
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_guard_set, &guard, library,
-             TARN_HANDLE_MATH, -1))
-        SURE(tarn_handle_mode_guard_restore, &guard);
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH,
+               whose, -1, NULL);
     if (WELL(0, tarn_handle_stats_get, library, 0, &stats)) {
         SO(stats.workspace_bytes > 0, "a library has no workspace", "%d", library);
         SO(stats.in_use + stats.available <= stats.created, "handles are counted twice",

@@ -121,8 +121,7 @@ static uint64_t referred(const struct promise *promise)
 {
     static const struct {
         const char *words, *name;
-    } phrases[] = {{"as of tarn_handle_mode_set()", "tarn_handle_mode_set"},
-                   {"rules of tarn_device_guard_set()", "tarn_device_guard_set"}};
+    } phrases[] = {{"rules of tarn_device_guard_set()", "tarn_device_guard_set"}};
     uint64_t found = 0;
     for (const char *at = promise->comment; (at = strstr(at, "as tarn_")); at++) {
         char name[64];
