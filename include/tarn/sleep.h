@@ -28,8 +28,7 @@
  * one, and a commit destroys handles, which waits too. This ends a capture that does not show
  * (stream.h).
  *
- * All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return
- * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION,
+ * All functions except tarn_sleep_state_get() may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION,
  * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY
  * from within an observer. */
 #ifndef TARN_SLEEP_H
@@ -109,6 +108,7 @@ typedef struct tarn_residue_item {
     size_t bytes;               /* bytes of memory; 0 for handles, whose memory belongs to their
                                    libraries */
     size_t count;               /* number of handles; the tarn_sleeper of SLEEPER; otherwise 0 */
+    const char *text;           /* the reason in words; the string is constant */
 } tarn_residue_item;
 
 /* What stays, and how much was given back. */
@@ -280,9 +280,6 @@ TARN_API tarn_status tarn_sleeper_info_get(tarn_sleeper sleeper, tarn_sleeper_in
  * awake. A child of fork() gets the parent's state at the fork.
  *   TARN_ERROR_INVALID_ARGUMENT   `state` is NULL */
 TARN_API tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
-
-/* Returns the reason in words, or "unknown" for any other value. */
-TARN_API const char *tarn_residue_reason_text(tarn_residue_reason reason);
 
 #ifdef __cplusplus
 }

@@ -335,6 +335,12 @@ static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_opti
 
 static void residue_add(tarn_residue *residue, tarn_residue_item item)
 {
+    static const char *const texts[] = {
+#define X(name, value, text) [value] = text,
+        TARN_RESIDUE_REASON_LIST(X)
+#undef X
+    };
+    item.text = texts[item.reason];
     if (residue->count < residue->room)
         residue->items[residue->count] = item;
     residue->count++;
@@ -752,16 +758,4 @@ tarn_status tarn_sleep_state_get(tarn_sleep_state *state)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
     *state = (tarn_sleep_state)atomic_load(&sleeping.state);
     return TARN_OK;
-}
-
-const char *tarn_residue_reason_text(tarn_residue_reason reason)
-{
-    switch (reason) {
-#define X(name, value, text)  \
-    case TARN_RESIDUE_##name: \
-        return text;
-        TARN_RESIDUE_REASON_LIST(X)
-#undef X
-    }
-    return "unknown";
 }

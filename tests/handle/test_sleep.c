@@ -249,10 +249,9 @@ static void what_stays_is_said_with_its_reason(void **state)
         CHECK(reasons[i] == TARN_RESIDUE_HANDLES ? item->count == 1 && !item->bytes
                                                  : item->bytes > 0);
         bytes += item->device >= 0 && reasons[i] != TARN_RESIDUE_IMPORTED ? item->bytes : 0;
-        CHECK(strcmp(tarn_residue_reason_text(reasons[i]), "unknown") != 0);
+        CHECK(item->text && strlen(item->text) > 20);
     }
     CHECK(residue.count == sizeof reasons / sizeof *reasons && bytes == residue.after);
-    CHECK(strcmp(tarn_residue_reason_text(0), "unknown") == 0);
     tarn_handle_stats stats = {.size = sizeof stats};
     OK(tarn_handle_stats_get(library, 0, &stats));
     CHECK(stats.available == 0 && stats.in_use == 1);

@@ -329,7 +329,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_sleep, (&pinned_sleep, NULL))                                                 \
     REFUSED(tarn_sleep_cancel, ())                                                             \
     OTHER(tarn_sleep_state_get, (void)tarn_wake(), (void)tarn_sleep_state_get(&out.sleep))     \
-    OTHER(tarn_residue_reason_text, CHECK(*tarn_residue_reason_text(TARN_RESIDUE_PINNED)))     \
     REFUSED(tarn_sleeper_add, (&sleeper_options, &out.sleeper))                                \
     REFUSED(tarn_sleeper_info_get, (world.sleeper, &out.sleeper_info))                         \
     REFUSED(tarn_anchor, (world.block, 1))                                                     \

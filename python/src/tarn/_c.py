@@ -646,6 +646,7 @@ class tarn_residue_item(Structure):
         ("pool", tarn_pool_id),
         ("bytes", c_size_t),
         ("count", c_size_t),
+        ("text", c_char_p),
     ]
 
 class tarn_residue(Structure):
@@ -937,7 +938,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_sleeper_remove": (c_int, [c_uint64], "sleeper"),
     "tarn_sleeper_info_get": (c_int, [c_uint64, POINTER(tarn_sleeper_info)], "sleeper info"),
     "tarn_sleep_state_get": (c_int, [POINTER(c_int)], "state"),
-    "tarn_residue_reason_text": (c_char_p, [c_int], "reason"),
     "tarn_snapshot_write": (c_int, [c_char_p, POINTER(tarn_snapshot_options)], "path options"),
     "tarn_snapshot_print": (c_int, [CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p), c_void_p, POINTER(tarn_snapshot_options)], "write user options"),
     "tarn_memory_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_memory_segment), c_void_p), c_void_p], "each user"),

@@ -182,7 +182,7 @@ def _info(number: int) -> _c.tarn_sleeper_info:
 
 
 def _residue(item: _c.tarn_residue_item) -> Residue:
-    text, sleeper, handles = lib.tarn_residue_reason_text(item.reason).decode(), "", item.count
+    text, sleeper, handles = item.text.decode(), "", item.count
     if item.reason == _c.tarn_residue_reason.TARN_RESIDUE_SLEEPER:
         handles = 0
         try:

@@ -430,11 +430,6 @@ void fuzz_sleepers_end(void)
     memset(sleepers, 0, sizeof sleepers);
 }
 
-static void fuzz_tarn_residue_reason_text(void)
-{
-    (void)tarn_residue_reason_text((tarn_residue_reason)take());
-}
-
 /* ---- Statistics of devices ---- */
 
 static void on_kind(const tarn_metadata_kind *kind, void *user)
@@ -581,6 +576,5 @@ const struct api_call api_pools[] = {
     CALL(tarn_sleeper_add),
     CALL(tarn_sleeper_remove),
     CALL(tarn_sleeper_info_get),
-    CALL(tarn_residue_reason_text),
     {0},
 };

@@ -254,7 +254,7 @@ static void sleeps(tarn_nccl_kind kind, int flags)
                    (double)residue.kept / down / 1e9, up, (double)residue.kept / up / 1e9);
             for (size_t j = 0; j < residue.count && i == 0; j++)
                 printf("       stays: %zu MiB, %zu: %s\n", items[j].bytes >> 20, items[j].count,
-                       tarn_residue_reason_text(items[j].reason));
+                       items[j].text);
         }
     }
     step(500, "after all sleeps");
