@@ -335,8 +335,10 @@ static void pools(void)
     OK(tarn_free(block));
     OK(tarn_capture_end(first_stream, &graph));
     FRAMED(tarn_graph_summary, summary);
+    summary.value.size = sizeof summary.value;
     OK(tarn_graph_remember(graph));
     OK(tarn_graph_check(graph, NULL, NULL, NULL, &summary.value));
+    UNTOUCHED_BEHIND(summary);
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pool_release(pool));
 }
