@@ -28,9 +28,10 @@
  * one, and a commit destroys handles, which waits too. This ends a capture that does not show
  * (stream.h).
  *
- * All functions except tarn_sleep_state_get() may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION,
- * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY
- * from within an observer. */
+ * All functions except tarn_sleep_state_get() may also return TARN_ERROR_FORKED,
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER,
+ * TARN_ERROR_DEVICE_LOST, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY from within an
+ * observer. */
 #ifndef TARN_SLEEP_H
 #define TARN_SLEEP_H
 
