@@ -638,6 +638,32 @@ typedef struct tarn_pinned_stats {
 } tarn_pinned_stats;
 __attribute__((visibility("default"))) tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset(tarn_stats_what what);
+typedef struct tarn_range tarn_range;
+typedef struct tarn_range_options {
+    size_t size;
+    tarn_pool *pool;
+    size_t page;
+} tarn_range_options;
+typedef struct tarn_range_info {
+    size_t size;
+    void *address;
+    size_t bytes;
+    size_t page;
+    int device;
+    tarn_pool_id pool;
+    size_t committed;
+    size_t decommitted;
+} tarn_range_info;
+__attribute__((visibility("default"))) tarn_status tarn_range_create(const tarn_range_options *options, size_t bytes,
+                                       tarn_range **range);
+__attribute__((visibility("default"))) tarn_status tarn_range_commit(tarn_range *range, size_t offset, size_t bytes,
+                                       tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_range_decommit(tarn_range *range, size_t offset, size_t bytes,
+                                         tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_range_hold(tarn_range *range, size_t offset, size_t bytes, void *graph);
+__attribute__((visibility("default"))) tarn_status tarn_range_unhold(tarn_range *range, size_t offset, size_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_range_info_get(tarn_range *range, tarn_range_info *info);
+__attribute__((visibility("default"))) tarn_status tarn_range_destroy(tarn_range *range);
 __attribute__((visibility("default"))) tarn_status tarn_anchor(const void *pointer, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_unanchor(const void *pointer, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_export_enable(int device);
@@ -696,7 +722,7 @@ typedef struct tarn_sleep_options {
     size_t rule_count;
 } tarn_sleep_options;
 typedef enum tarn_residue_reason {
-    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9, TARN_RESIDUE_SLEEPER = 10, TARN_RESIDUE_IMPORTED = 11,
+    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9, TARN_RESIDUE_SLEEPER = 10, TARN_RESIDUE_IMPORTED = 11, TARN_RESIDUE_RANGE = 12,
 } tarn_residue_reason;
 typedef struct tarn_residue_item {
     tarn_residue_reason reason;
