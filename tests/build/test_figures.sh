@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # What documents show as printed by a command is what the command prints now. The counts that they give are right, every variable that
-# the code reads is in docs/configuration.md or docs/building.md, and every setting in the former and in the fuzzer's words.
+# the code reads is in docs/configuration.md or docs/building.md, and every setting in the former and in the fuzzer's words. docs/torch.md names
+# the releases of PyTorch whose shims a wheel brings.
 set -euo pipefail
 cd "$TARN_SOURCE"
 fail() { echo "test_figures: $*" >&2; exit 1; }
@@ -41,4 +42,10 @@ for key in $keys; do
     grep -q "^| .*\`$key\`" docs/configuration.md || fail "$key is a setting that docs/configuration.md does not have"
     grep -q "^\"${key}[:\"]" tests/fuzz/config.dict || fail "$key is a setting that tests/fuzz/config.dict does not have"
 done
+
+releases=$(sed -n 's/^    \[\(2[0-9.]*\)\]=.*/\1/p' scripts/torch-shim)
+said=$(sed -n '/^The wheel for x86-64 brings/,/compiler is needed/p' docs/torch.md | grep -oE '\b2(\.[0-9]+){2}')
+diff <(sort -V <<<"$releases") <(sort -V <<<"$said") >&2 || fail "docs/torch.md (>) names other releases of PyTorch than scripts/torch-shim (<)"
+diff <(cut -d. -f1,2 <<<"$releases" | sort -V) <(grep '^SUPPORTED' python/src/tarn/torch/shim.py | grep -oE '2\.[0-9]+' | sort -V) >&2 ||
+    fail "tarn.torch (>) supports other minor releases than scripts/torch-shim (<) compiles"
 exit "$printed"
