@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The machine inside, for tests of programs that run on a simulated driver: the private host
- * device, asked by native streams and graphs. */
+/* Gives tests access to the host device inside a simulated library. The host device is asked about
+ * the driver's own streams and graphs. */
 #include "common/sim.h"
 #include "driver/host/host.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The life of a simulated library, and its knobs. Owns the choice of the driver, which is the host
- * device here, and the rules, which are read once. */
+/* The life of a simulated library, and the environment variables that make calls fail or slow. Owns
+ * the driver, which is always the host device here, and the rules, which are read once. */
 #include "common/sim.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The host device's calls as they are: those of driver_host run in relaxed capture mode, and here
- * the caller chooses. */
+/* The host device's calls without a wrapper. Those of driver_host set relaxed capture mode; here
+ * the program chooses the mode. */
 static const struct driver plain = {.name = "host",
 #define X(call, parameters) .call = host_##call,
                                     DRIVER_CALL_LIST(X)
@@ -74,7 +74,7 @@ enum sim_state sim_state(void)
                                                                                       : SIM_FORKED;
 }
 
-/* What the host device asks of the layer that would choose it. */
+/* The host device calls this, and in tarn it would choose a driver. */
 tarn_status driver_init(void)
 {
     return sim_start();
@@ -82,7 +82,7 @@ tarn_status driver_init(void)
 
 const char *driver_reason(void)
 {
-    return ""; /* there is no choice here */
+    return ""; /* no driver was chosen, so there is no reason to give */
 }
 
 const char *driver_call_name(int call)
@@ -101,8 +101,8 @@ const char *driver_call_name(int call)
 
 struct rule {
     char call[48];
-    unsigned long nth, code; /* of a failure */
-    unsigned long ms;        /* of a delay */
+    unsigned long nth, code; /* of a rule for failures */
+    unsigned long ms;        /* of a rule for delays */
     bool forever;
     atomic_ulong calls;
 };
@@ -111,7 +111,7 @@ static struct rule failures[RULES], delays[RULES];
 static int failure_count, delay_count;
 static pthread_once_t rules_read = PTHREAD_ONCE_INIT;
 
-/* "NAME:", which is copied, and what follows it; NULL where there is none. */
+/* Copies "NAME:" into a rule. Returns what follows it; NULL if there is no name. */
 static const char *read_name(const char *text, struct rule *rule)
 {
     size_t length = strcspn(text, ":");
@@ -122,7 +122,7 @@ static const char *read_name(const char *text, struct rule *rule)
     return text + length + 1;
 }
 
-/* A number at `at`, and what follows it; NULL where there is none. */
+/* Reads a number. Returns what follows it; NULL if there is none. */
 static const char *read_number(const char *at, unsigned long *number)
 {
     char *end = NULL;
@@ -150,7 +150,7 @@ static bool read_delay(const char *text, struct rule *rule)
     return at && !*at;
 }
 
-/* The rules of one variable, between commas. */
+/* Reads the rules of one variable, which are separated by commas. */
 static int read_rules(const char *variable, struct rule *rules,
                       bool (*read)(const char *, struct rule *))
 {
@@ -188,12 +188,12 @@ static void sleep_ms(unsigned long ms)
     struct timespec left = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     while (nanosleep(&left, &left))
         ;
-    errno = EAGAIN; /* as a driver that asked the system may leave it */
+    errno = EAGAIN; /* a real driver that asked the system may leave this value too */
 }
 
-/* By number: what a test sets while the process runs. */
+/* The failures that a test sets by number while the process runs. */
 static struct {
-    atomic_ulong nth, code, calls, hits; /* nth 0: off */
+    atomic_ulong nth, code, calls, hits; /* nth is 0 while no failure is set */
     atomic_bool forever;
 } numbered;
 

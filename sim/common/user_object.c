@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run
+/* Owns the user objects. `lock` protects their counts and is held over no call; destructors run
  * without it. */
 #include "common/user_object.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
 
-/* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle
- * is found. */
+/* Objects are never unmapped. `live` is not in the first word, which the object pool overwrites, so
+ * a stale handle is recognised. */
 struct sim_user_object {
     void *first;
     bool live;
@@ -18,7 +18,7 @@ struct sim_user_object {
     void *argument;
 };
 
-/* What a graph holds of one. */
+/* The references that a graph holds of one object. */
 struct part {
     struct sim_user_object *object;
     unsigned count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the simulated libcuda exports beside what tarn uses of it: entry points that programs are
- * likely to want, and the newer prototypes that go by the same name, which are what asking at the
- * driver's version would give. The columns are those of CUDA_CALL_LIST; tests/abi/check_cuda.c
- * compares these too. */
+/* What the simulated libcuda exports and tarn does not use: entry points that programs are likely
+ * to want, and newer prototypes of names that tarn uses, as cuGetProcAddress() returns them at the
+ * driver's version. The columns are those of CUDA_CALL_LIST. tests/abi/check_cuda.c compares these
+ * rows too. */
 #ifndef SIM_CUDA_CALLS_H
 #define SIM_CUDA_CALLS_H
 

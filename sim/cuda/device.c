@@ -14,7 +14,7 @@
 
 static mutex contexts_lock = MUTEX_INITIALIZER(LOCK_SIM_CONTEXTS);
 static struct CUctx_st primary[TARN_MAX_DEVICES];
-static atomic_uint lost[TARN_MAX_DEVICES]; /* the sticky code of a lost device */
+static atomic_uint lost[TARN_MAX_DEVICES]; /* the sticky code of a lost device; 0: not lost */
 static _Thread_local cu_context stack[STACK];
 static _Thread_local int depth;
 
@@ -55,7 +55,7 @@ cu_result cuGetErrorString(cu_result code, const char **text)
     return known;
 }
 
-/* The host device ends the text of such a failure with CUDA's number for it. */
+/* The host device's error text of a failed call in a capture ends with CUDA's number for it. */
 static cu_result capture_code(void)
 {
     const char *at = strstr(tarn_last_error(), "(90");
@@ -91,16 +91,16 @@ cu_result sim_code(tarn_status status)
     }
 }
 
-/* ---- The way into a call ---- */
+/* ---- Beginning of a call ---- */
 
 unsigned sim_cuda_version(void)
 {
     return sim_number("TARN_SIM_CUDA_VERSION", SIM_CUDA_VERSION_DEFAULT);
 }
 
-/* After which each later call gives the same: where cuda.h says so ("leaves the process in an
- * inconsistent state", "must be destroyed"), and for the errors of memory and links, and the
- * unknown one, which it leaves open. */
+/* True for errors after which every later call returns the same. These are the errors of which
+ * cuda.h says so ("leaves the process in an inconsistent state", "must be destroyed"), and the
+ * errors of memory and links and the unknown one, of which it says nothing. */
 static bool is_sticky(cu_result code)
 {
     switch (code) {
@@ -231,7 +231,8 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
     return CU_OK;
 }
 
-/* The same in every process, so that several can be told to have one device. */
+/* A device has the same UUID in every process, so that several processes can be said to share
+ * one. */
 cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
 {
     cu_result code = sim_enter_process("cuDeviceGetUuid");
@@ -245,7 +246,7 @@ cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
     return CU_OK;
 }
 
-/* No device is in slices here. */
+/* There is no MIG here, so this UUID is the device's too. */
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
     return cuDeviceGetUuid(uuid, device);
@@ -300,7 +301,7 @@ cu_result cuDeviceCanAccessPeer(int *can, cu_device device, cu_device peer)
         return code;
     code = sim_code(driver->peer_possible(device, peer, &possible));
     if (!code)
-        *can = device != peer && possible; /* as CUDA says of a device and itself */
+        *can = device != peer && possible; /* CUDA too says that a device cannot be its own peer */
     return code;
 }
 
@@ -459,7 +460,7 @@ cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned flags)
 {
-    static bool enabled[TARN_MAX_DEVICES][TARN_MAX_DEVICES]; /* contexts_lock */
+    static bool enabled[TARN_MAX_DEVICES][TARN_MAX_DEVICES]; /* protected by contexts_lock */
     int device;
     cu_result code = sim_enter("cuCtxEnablePeerAccess", &device);
     if (code)

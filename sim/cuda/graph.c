@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can
- * be destroyed first. */
+/* Captures and graphs of the simulated libcuda. An executable graph holds the graph that it was
+ * made from, so a program may destroy that first. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "common/user_object.h"
@@ -95,7 +95,7 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
     if (graph)
-        *graph = NULL; /* there is none before the end of the capture */
+        *graph = NULL; /* a graph exists only after the end of the capture */
     if (nodes)
         *nodes = (const cu_graph_node *)(const void *)capture.nodes;
     if (count)
@@ -122,7 +122,7 @@ cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *state)
     return cuStreamGetCaptureInfo_v2(stream, state, NULL, NULL, NULL, NULL);
 }
 
-/* The stream's last nodes and `count` more of them. */
+/* Makes a stream's next node depend on its last nodes and on `count` more. */
 static cu_result depend_on_more(int device, driver_stream host, const driver_node *nodes,
                                 size_t count)
 {
@@ -164,7 +164,7 @@ cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *
     return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
 }
 
-/* At most as many as there is room for; all of them where there is none to fill. */
+/* If `nodes` is NULL, returns how many there are; otherwise fills in as many as fit. */
 cu_result cuGraphNodeGetDependencies(cu_graph_node node, cu_graph_node *nodes, size_t *count)
 {
     int device;
@@ -374,7 +374,8 @@ cu_result cuUserObjectRelease(cu_user_object object, unsigned count)
                                                                              : CU_INVALID_VALUE;
 }
 
-/* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
+/* Executables hold their graph here, so they also hold what the graph retains after they were
+ * made. */
 cu_result cuGraphRetainUserObject(cu_graph graph, cu_user_object object, unsigned count,
                                   unsigned flags)
 {

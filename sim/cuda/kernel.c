@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kernels of the simulated libcuda, which do nothing: a module is the text of PTX, of which the
- * names of its entries and the layout of their parameters are read (PTX ISA, "Kernel Function
- * Parameters"). Where a stream captures, a launch becomes a kernel node; elsewhere it is refused. A
- * function serves as its kernel too. What a module has made stays when it is unloaded, and says no
- * more. */
+/* Kernels of the simulated libcuda, which do nothing. A module is PTX text, of which the names of
+ * the entries and the layout of their parameters are read (PTX ISA, "Kernel Function Parameters").
+ * On a capturing stream a launch becomes a kernel node; on any other stream it is refused. A
+ * function is also its own kernel (cuKernel). When a module is unloaded, its functions remain as
+ * objects, without any information. */
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
 
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARAMETERS 64 /* of a kernel, at most */
+#define PARAMETERS 64 /* at most so many per kernel */
 
 struct CUfunc_st {
     void *first;
     struct CUfunc_st *next;
-    cu_module module; /* NULL: it was unloaded */
+    cu_module module; /* NULL: the module was unloaded */
     char name[128];
     unsigned count;
     struct {
@@ -42,7 +42,7 @@ static bool is_name(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '$';
 }
 
-/* "%n" of a type, ".u64": the bytes of one; 0: it is not a type. */
+/* Bytes of a PTX type such as ".u64"; 0: it is not a type. */
 static size_t type_size(const char *word)
 {
     if (word[0] != '.' || !strchr("usbf", word[1]))
@@ -51,8 +51,9 @@ static size_t type_size(const char *word)
     return bits == 8 || bits == 16 || bits == 32 || bits == 64 ? bits / 8 : 0;
 }
 
-/* One ".param" up to its comma or the end of the list: ".align 8 .b8 name[24]", or ".u64 .ptr
- * .global .align 4 name", whose alignment is that of what it points to. */
+/* Reads one ".param", up to its comma or the end of the list: ".align 8 .b8 name[24]", or ".u64
+ * .ptr .global .align 4 name". The alignment in the second is that of the memory that the pointer
+ * leads to. */
 static bool read_parameter(struct CUfunc_st *function, const char *text, const char *end)
 {
     size_t size = 0, count = 1, align = 0;
@@ -79,7 +80,7 @@ static bool read_parameter(struct CUfunc_st *function, const char *text, const c
     return true;
 }
 
-/* What follows ".entry". */
+/* Reads what follows ".entry". */
 static bool read_entry(struct CUfunc_st *function, const char *text)
 {
     while (isspace((unsigned char)*text))
@@ -103,7 +104,7 @@ static bool read_entry(struct CUfunc_st *function, const char *text)
     return true;
 }
 
-/* PTX, and not a binary of any kind. */
+/* True for PTX text, false for any binary. */
 static bool is_text(const char *image)
 {
     image += strspn(image, " \t\n");
@@ -247,7 +248,7 @@ cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
         code = CU_INVALID_VALUE;
     if (!code && (!host || driver->capture_status(device, host, &capture) ||
                   capture.state != DRIVER_CAPTURE_ACTIVE))
-        code = CU_NOT_SUPPORTED; /* there is no result to give */
+        code = CU_NOT_SUPPORTED; /* outside of a capture a kernel would have to run */
     if (!code)
         code = sim_code(driver->call(device, host, do_nothing, NULL));
     if (!code && driver->capture_status(device, host, &capture))

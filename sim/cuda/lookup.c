@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuGetProcAddress of the simulated libcuda: of the prototypes that go by a name it gives the
- * newest one that is not newer than the version asked for, and nothing that is newer than the
- * driver it claims to be. */
+/* cuGetProcAddress() of the simulated libcuda. Of the prototypes with a name it returns the newest
+ * one that is neither newer than the version asked for nor newer than the driver that it claims to
+ * be. */
 #include "cuda/sim_cuda.h"
 
 #include <string.h>

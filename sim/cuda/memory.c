@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of the simulated libcuda. A piece's handle has its device in the uppermost byte, as CUDA's
- * calls name none. */
+/* Memory of the simulated libcuda. The uppermost byte of a piece's handle is its device, since
+ * CUDA's calls do not name the device. */
 #include "cuda/sim_cuda.h"
 #include "driver/host/host_memory.h"
 
@@ -12,7 +12,7 @@
 #define PIECE_BITS 56
 #define PIECE_MASK (((cu_piece)1 << PIECE_BITS) - 1)
 
-/* The region that holds an address. */
+/* Finds the region that contains an address. */
 static bool region_of(cu_address address, int *device, uintptr_t *base, size_t *size)
 {
     mutex_lock(&host_memory_lock);
@@ -26,8 +26,8 @@ static bool region_of(cu_address address, int *device, uintptr_t *base, size_t *
     return region != NULL;
 }
 
-/* The way into a call about an address: its device need not be the current one, but there must be a
- * context. */
+/* Begins a call about an address. There must be a current context, but it may be of another device
+ * than the address. */
 static cu_result enter_at(const char *call, cu_address address, int *device)
 {
     uintptr_t base;
@@ -112,7 +112,7 @@ enum attribute { /* CU_POINTER_ATTRIBUTE_ */
                  POOL = 17
 };
 
-/* Of allocations alone: no range of virtual memory and nothing of the host has any. */
+/* Attributes exist only for allocations, not for ranges of virtual memory or host memory. */
 static cu_result attribute_of(void *data, unsigned attribute, cu_address address)
 {
     mutex_lock(&host_memory_lock);
@@ -171,7 +171,7 @@ cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address addre
     return code ? code : attribute_of(data, attribute, address);
 }
 
-/* What is not known is 0. */
+/* An attribute that is not known is 0. */
 cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data,
                                  cu_address address)
 {
@@ -211,7 +211,7 @@ cu_result cuMemFreeHost(void *memory)
     return code ? code : sim_code(driver->host_free(device, (uintptr_t)memory));
 }
 
-/* Of whole pages only, unlike the real one. */
+/* Unlike the real call, this takes only whole pages. */
 cu_result cuMemHostRegister_v2(void *memory, size_t size, unsigned flags)
 {
     int device;
@@ -341,7 +341,8 @@ cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_k
     return code;
 }
 
-/* The piece is of the current device: a memfd does not say of which one it was. */
+/* The piece counts as one of the current device, because a memfd does not say which device it came
+ * from. */
 cu_result cuMemImportFromShareableHandle(cu_piece *piece, void *handle, cu_handle_kind kind)
 {
     int device, file = (int)(intptr_t)handle;
@@ -398,7 +399,7 @@ cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access
 
 /* ---- Copies ---- */
 
-/* Which ends of a copy must be memory of a device. */
+/* Which ends of a copy must be device memory. */
 enum { ANY_END = 0, TO_DEVICE = 1, FROM_DEVICE = 2 };
 
 static bool is_device_memory(uintptr_t address)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The nodes of the simulated libcuda's graphs: what they are, what they were given, and graphs that
- * are built node by node. A node is the host device's. What that does not know of it is in a table
- * here, until the end of its graph. Kernel nodes and embedded graphs do nothing in a launch, nor do
- * batches and frees; an embedded graph is the caller's own, held, and not a copy. */
+/* The nodes of the simulated libcuda's graphs: their kinds, their parameters, and graphs that are
+ * built node by node. A node is the host device's. A table here has what the host device does not
+ * store, until the end of the graph. Kernel nodes, embedded graphs, batches and frees do nothing in
+ * a launch. An embedded graph is the caller's own graph with one more holder, not a copy. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
@@ -14,10 +14,10 @@
 
 #define BUCKETS 1024
 
-/* More about a node. The parameters of a kernel are copied into `packed`, at the offsets of its
- * layout, to which `pointers` point, or `extra`. */
+/* What is known of a node. A kernel's parameters are copied into `packed`, at the offsets of the
+ * kernel's layout; `pointers` point there, or `extra` does. */
 struct more {
-    struct more *next; /* in its bucket, the newest first */
+    struct more *next; /* the next one of the bucket, newest first */
     driver_node node;
     cu_node_type type;
     bool updatable;
@@ -27,15 +27,15 @@ struct more {
         cu_graph child;
         cu_address address;
     };
-    void *packed; /* pages_alloc */
+    void *packed; /* from pages_alloc() */
     size_t packed_size, room;
-    void **pointers; /* pages_alloc */
+    void **pointers; /* from pages_alloc() */
     size_t pointer_count;
     void *extra[5];
 };
 
 static mutex nodes_lock = MUTEX_INITIALIZER(LOCK_SIM_NODES);
-static struct more *buckets[BUCKETS]; /* nodes_lock */
+static struct more *buckets[BUCKETS]; /* protected by nodes_lock */
 static struct object_pool mores = OBJECT_POOL(struct more);
 
 static struct more **bucket_of(const void *node)
@@ -60,7 +60,7 @@ static void more_free(struct more *more)
     object_free(&mores, more);
 }
 
-/* The graph of a node has ended. */
+/* Called when the graph of a node has ended. */
 static void node_ended(void *argument)
 {
     struct more *more = argument;
@@ -76,7 +76,7 @@ static void node_ended(void *argument)
     more_free(more);
 }
 
-/* Enters what is known of a node, or gives it up. */
+/* Enters what is known of a node into the table. Frees it if that fails. */
 static cu_result enter(int device, driver_node node, struct more *more)
 {
     more->node = node;
@@ -98,7 +98,7 @@ static cu_function function_of(const struct cu_kernel_node *kernel)
     return kernel->function ? kernel->function : (cu_function)(void *)kernel->kernel;
 }
 
-/* The buffer and its size that `extra` names. */
+/* Reads the buffer and its size from `extra`. */
 static bool read_extra(void **extra, const void **buffer, size_t *size)
 {
     *buffer = NULL;
@@ -122,7 +122,7 @@ static size_t count_parameters(cu_function function, size_t *bytes)
     return count;
 }
 
-/* Copies what a launch was given, as its caller's memory may go. */
+/* Copies the parameters of a launch, since the caller's memory may go. */
 static bool keep_parameters(struct more *more, const struct cu_kernel_node *given)
 {
     cu_function function = function_of(given);
@@ -191,12 +191,12 @@ void sim_graph_unmake(driver_graph graph)
     host_streams_unlock();
 }
 
-/* A node that waits for `before`, and does what `op` does. */
+/* Adds a node that depends on `before` and does what `op` does. */
 static cu_result add_op(driver_graph handle, const cu_graph_node *before, size_t count,
                         const struct host_op *op, cu_graph_node *node)
 {
     struct host_graph *graph = handle;
-    struct host_stream place = {.branch = 0}; /* of which the last nodes alone are looked at */
+    struct host_stream place = {.branch = 0}; /* only its list of last nodes is used */
     cu_result code = CU_OK;
     host_streams_lock();
     for (size_t i = 0; i < count && !code; i++)
@@ -229,7 +229,7 @@ static cu_result add(const char *call, cu_graph_node *node, cu_graph graph,
 
 static const struct host_op nothing = {.kind = HOST_OP_TIMED};
 
-/* A node that does nothing, of which `model` tells more. */
+/* Adds a node that does nothing; `model` has what is known of it. */
 static cu_result add_more(const char *call, cu_graph_node *node, cu_graph graph,
                           const cu_graph_node *before, size_t count, const struct more *model)
 {
@@ -250,14 +250,15 @@ cu_result cuGraphAddKernelNode_v2(cu_graph_node *node, cu_graph graph, const cu_
     return code ? code : sim_node_is_kernel(graph->device, *node, parameters);
 }
 
-/* The first byte that a side of a copy is at. */
+/* The address of the first byte of one side of a copy. */
 static uintptr_t side_start(const struct cu_copy_side *side)
 {
     uintptr_t start = side->type == CU_MEMORY_HOST ? (uintptr_t)side->host : side->device;
     return start + side->x + side->pitch * (side->y + side->height * side->z);
 }
 
-/* Only a row is copied; what has several is told as it was given, and does nothing. */
+/* A copy of one row is made at a launch. A copy of several rows is only stored, and does
+ * nothing. */
 cu_result cuGraphAddMemcpyNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
                                size_t count, const struct cu_copy_node *parameters,
                                cu_context context)
@@ -364,7 +365,7 @@ cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *count)
     return CU_OK;
 }
 
-/* The way into a question about a node. */
+/* Begins a call that asks about a node. */
 static cu_result look(const char *call, cu_graph_node node, struct more **more, struct host_op *op)
 {
     int device;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they
- * keep nothing that is free, so what is reserved is what is used; a release threshold is
- * remembered, and has no effect. Handles, limits and other locations are refused. */
+/* Pools of the simulated libcuda, and stream-ordered memory. Unlike the real pools they keep
+ * nothing that is free, so reserved and used bytes are equal, and a release threshold is stored and
+ * has no effect. Exportable handles, limits and other locations are refused. */
 #include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
@@ -20,24 +20,24 @@ enum attribute { /* CU_MEMPOOL_ATTR_ */
                  USED_HIGH
 };
 
-/* A destroyed one is there as long as it has blocks, and no handle leads to it. */
+/* A destroyed pool stays as long as it has blocks, but no handle leads to it. */
 struct CUmemPoolHandle_st {
     bool taken, live;
     int device;
     bool reuse[3];
-    bool reached[TARN_MAX_DEVICES]; /* by devices beside its own */
+    bool reached[TARN_MAX_DEVICES]; /* devices other than its own that may access it */
     uint64_t threshold, used, most;
-    uint64_t high; /* since it was last set back */
+    uint64_t high; /* the peak since it was last reset */
 };
 
 static mutex pools_lock = MUTEX_INITIALIZER(LOCK_SIM_POOLS);
-static struct CUmemPoolHandle_st pools[POOLS]; /* the first are the devices' default ones */
-static cu_pool current[TARN_MAX_DEVICES];      /* NULL: the default one */
+static struct CUmemPoolHandle_st pools[POOLS]; /* the first ones are the devices' default pools */
+static cu_pool current[TARN_MAX_DEVICES];      /* NULL: the default pool */
 static struct block {
-    cu_address address; /* 0: none */
+    cu_address address; /* 0: the slot is empty */
     size_t size;
     cu_pool pool;
-} blocks[BLOCKS]; /* by address, probed linearly */
+} blocks[BLOCKS]; /* a hash table by address, probed linearly */
 
 static size_t home(cu_address address)
 {
@@ -107,7 +107,7 @@ cu_pool sim_pool_of(cu_address address)
 
 /* ---- Allocations ---- */
 
-/* A stream that captures is not served, though the real one makes nodes of its graph. */
+/* A request on a capturing stream is refused; the real driver would make a node of it. */
 static cu_result alloc(const char *call, cu_address *address, size_t size, cu_pool pool,
                        cu_stream stream)
 {
@@ -122,7 +122,7 @@ static cu_result alloc(const char *call, cu_address *address, size_t size, cu_po
     mutex_lock(&pools_lock);
     if (!pool)
         pool = current[device] ? current[device] : default_locked(device);
-    /* Of the stream's device, unlike the real one */
+    /* unlike in the real driver, the pool must be of the stream's device */
     bool there = is_live_locked(pool) && pool->device == device;
     mutex_unlock(&pools_lock);
     if (!address || !size || !there)
@@ -156,8 +156,8 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
         code = sim_stream(stream, &device, &queue);
     if (code)
         return code;
-    sim_pool_forget(address); /* before another thread can be given the address; a free that fails
-                                 is of nothing */
+    /* before another thread can get the address; a free that fails was of no block */
+    sim_pool_forget(address);
     return sim_code(driver->free_async(device, (uintptr_t)address, queue));
 }
 
@@ -337,8 +337,8 @@ cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *value)
     return code;
 }
 
-/* The memory is the host's, so that a device which was not let in reaches it all the same. What the
- * pool's own device has stays. */
+/* Stores the access and does not enforce it: the memory is the host's, which every device reaches.
+ * The pool's own device cannot lose its access. */
 cu_result cuMemPoolSetAccess(cu_pool pool, const struct cu_access *access, size_t count)
 {
     cu_result code = sim_enter_process("cuMemPoolSetAccess");

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The simulated libcuda.so.1: the public driver API, with kernels that only graphs can have and
- * that do nothing, on the host device. It serves any program that opens or links it; libtarn need
- * not be in the process. device.c has devices, contexts and the way into a call; memory.c,
- * stream.c, graph.c what they say; kernel.c modules and launches; nodes.c the nodes of graphs;
- * lookup.c cuGetProcAddress.
+/* The simulated libcuda.so.1: the public driver API on the host device. Kernels exist only as nodes
+ * of graphs, and do nothing. It serves any program that opens or links it; libtarn need not be in
+ * the process.
  *
- * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of
- * the process on (4), without a context (201), on the legacy stream while a blocking stream
- * captures (906), unsafe ones while a capture bars them (900). A sticky error that a knob asks for
- * leaves the device lost. Its addresses are addresses of the process, and an address range belongs
- * to the device that was current when it was reserved: a piece of another one cannot be mapped
- * there. A context whose last holder has released it is inactive, but keeps its memory.
+ *   device.c   devices, contexts, and the beginning of every call
+ *   memory.c, pools.c, stream.c, graph.c   what their names say
+ *   kernel.c   modules and launches
+ *   nodes.c    the nodes of graphs
+ *   lookup.c   cuGetProcAddress
  *
- *   TARN_SIM_CUDA_VERSION   the version of the driver to claim, 13000 at first: entry points that
- *                           are newer are not found by cuGetProcAddress
- * and what common/sim.h reads. */
+ * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), after the exit
+ * of the process began (4), without a context (201), on the legacy stream while a blocking stream
+ * captures (906), and unsafe ones while a capture bars them (900). A sticky error that
+ * TARN_SIM_FAIL asks for leaves the device lost. Addresses are addresses of the process. An address
+ * range belongs to the device that was current when it was reserved, and a piece of another device
+ * cannot be mapped there. A context that its last holder has released is inactive, but keeps its
+ * memory.
+ *
+ *   TARN_SIM_CUDA_VERSION   the version that the driver claims, 13000 by default: cuGetProcAddress
+ *                           does not find newer entry points
+ * and the variables of common/sim.h. */
 #ifndef SIM_CUDA_SIM_CUDA_H
 #define SIM_CUDA_SIM_CUDA_H
 
@@ -29,12 +34,12 @@
 
 struct CUctx_st {
     int device;
-    atomic_int holders; /* written with the contexts lock; 0: it is not active */
+    atomic_int holders; /* written under the contexts lock; 0: the context is inactive */
     unsigned flags;
 };
 
-/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a
- * stale handle is found. */
+/* Objects are never unmapped. `live` is not in the first word, which the object pool overwrites, so
+ * a stale handle is recognised. */
 struct CUstream_st {
     void *first;
     bool live;
@@ -50,12 +55,12 @@ struct CUevent_st {
     driver_event host;
 };
 
-/* Kept until neither the caller nor what runs it holds it. */
+/* A graph is kept as long as the caller or an executable holds it. */
 struct CUgraph_st {
     void *first;
     bool live;
     int device;
-    int holders; /* graphs lock */
+    int holders; /* protected by the graphs lock */
     driver_graph host;
 };
 
@@ -68,42 +73,45 @@ struct CUgraphExec_st {
 #define SIM_CUDA_VERSION_DEFAULT 13000
 unsigned sim_cuda_version(void);
 
-/* The first line of an entry: CU_OK when it may go on. `sim_enter` also wants a current context,
- * and gives its device. */
+/* The first line of each entry point; CU_OK: it may go on. sim_enter() also demands a current
+ * context, and returns its device. */
 cu_result sim_enter_process(const char *call);
 cu_result sim_enter(const char *call, int *device);
-/* Whether a device was lost. */
+/* Returns the sticky code of a lost device; CU_OK if it is not lost. */
 cu_result sim_lost(int device);
 
-/* What CUDA calls a status. */
+/* CUDA's code for a status. */
 cu_result sim_code(tarn_status status);
 
 cu_context sim_context(int device);
 
-/* A graph that its caller or what runs it holds; one more holder of a graph that its caller has;
- * and one less. An empty graph of the host device. */
+/* sim_graph_exists(): somebody holds the graph. sim_graph_hold(): adds a holder to a graph that its
+ * caller has. sim_graph_let_go(): removes one. sim_graph_make(): an empty graph of the host
+ * device. */
 bool sim_graph_exists(cu_graph graph);
 bool sim_graph_hold(cu_graph graph);
 cu_result sim_graph_let_go(cu_graph graph);
-void sim_graph_let_go_at_end(cu_graph graph); /* while the end of another one is told */
+/* the same, while the end of another graph is being reported */
+void sim_graph_let_go_at_end(cu_graph graph);
 cu_result sim_graph_make(int device, driver_graph *made);
-/* Its end, without telling who holds it: whoever tells the end of another one does. */
+/* Ends a graph of the host device without reporting that. The code that reports the end of the
+ * other graph does so. */
 void sim_graph_unmake(driver_graph graph);
 
-/* Whether a module has the function; the size and the offset of one of its parameters, 0 behind the
- * last. */
+/* sim_function_exists(): a module has the function. sim_function_parameter(): size and offset of
+ * one of its parameters; 0 behind the last one. */
 bool sim_function_exists(cu_function function);
 size_t sim_function_parameter(cu_function function, size_t index, size_t *offset);
-/* A node of a graph is a kernel's, with these parameters, which are copied. */
+/* Notes that a node is a kernel's, and copies its parameters. */
 cu_result sim_node_is_kernel(int device, driver_node node, const struct cu_kernel_node *given);
 
-/* An address that was a block of a pool's, perhaps, is freed. */
+/* An address is being freed; if it is a block of a pool, it is forgotten. */
 void sim_pool_forget(cu_address address);
-/* The pool that a block is of; NULL: none. */
+/* The pool of a block; NULL: none. */
 cu_pool sim_pool_of(cu_address address);
 
-/* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current
- * context, 2 the per-thread one. */
+/* Returns a stream's device and the host device's stream. 0 and 1 are the legacy stream of the
+ * current context, 2 is the per-thread one. */
 cu_result sim_stream(cu_stream stream, int *device, driver_stream *host);
 
 #define X(name, version, symbol, needed, parameters) SIM_EXPORT cu_result symbol parameters;
@@ -112,8 +120,8 @@ CUDA_LOADER_LIST(X)
 SIM_CUDA_CALL_LIST(X)
 #undef X
 
-/* For programs compiled for per-thread default streams; by the loader alone, as the lists have no
- * stream modes. */
+/* Entry points for programs that are compiled for per-thread default streams. Only the loader finds
+ * them, since the lists have no stream modes. */
 SIM_EXPORT cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream);
 SIM_EXPORT cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool,
                                                   cu_stream stream);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events of the simulated libcuda: CUDA's calls do not name a device, so a handle
- * remembers its own. */
+/* Streams and events of the simulated libcuda. CUDA's calls do not name the device, so each handle
+ * stores its own. */
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
 
@@ -11,8 +11,8 @@
 
 static struct object_pool streams = OBJECT_POOL(struct CUstream_st);
 static struct object_pool events = OBJECT_POOL(struct CUevent_st);
-static _Thread_local cu_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive
-                                                         their threads */
+/* the thread's default streams; never freed */
+static _Thread_local cu_stream own[TARN_MAX_DEVICES];
 
 static cu_result create(int device, unsigned flags, int priority, cu_stream *stream)
 {
@@ -66,7 +66,7 @@ tarn_status sim_native_stream(void *native, int *device, driver_stream *stream)
     return sim_stream(native, device, stream) ? TARN_ERROR_INVALID_STREAM : TARN_OK;
 }
 
-/* The way into a call about a stream. */
+/* Begins a call about a stream. */
 static cu_result enter(const char *call, cu_stream stream, int *device, driver_stream *host)
 {
     cu_result code = sim_enter(call, device);
@@ -148,9 +148,9 @@ cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
     cu_result code = enter("cuStreamGetId", stream, &device, &host);
     if (!code)
         code = id ? sim_code(driver->stream_number(device, host, &number)) : CU_INVALID_VALUE;
+    /* on an H200 this refused call invalidates the capture, and so does the query */
     if (code == CU_CAPTURE_UNSUPPORTED)
-        (void)driver->stream_query(device, host); /* which invalidates the capture, as this does on
-                                                     an H200 */
+        (void)driver->stream_query(device, host);
     if (!code)
         *id = number;
     return code;
@@ -186,7 +186,7 @@ cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function function, void *ar
 
 /* ---- Events ---- */
 
-/* The way into a call about an event. */
+/* Begins a call about an event. */
 static cu_result enter_event(const char *call, cu_event event)
 {
     int current;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the simulated libamdhip64 exports beside what tarn uses of it: what AMD's own libraries and
- * common programs need. The columns are those of HIP_CALL_LIST; tests/abi/check_hip.c compares
- * these too. */
+/* What the simulated libamdhip64 exports and tarn does not use: entry points that AMD's own
+ * libraries and common programs need. The columns are those of HIP_CALL_LIST. tests/abi/check_hip.c
+ * compares these rows too. */
 #ifndef SIM_HIP_CALLS_H
 #define SIM_HIP_CALLS_H
 
@@ -13,8 +13,8 @@ struct hip_dimensions {
     uint32_t x, y, z;
 };
 
-/* hipDeviceProp_t as it was before 6.0, and as hipGetDeviceProperties() gives it in every version:
- * later headers ask for hipGetDevicePropertiesR0600() by that name. */
+/* hipDeviceProp_t as it was before 6.0. hipGetDeviceProperties() fills it in every version; with
+ * later headers that name means hipGetDevicePropertiesR0600(). */
 struct hip_properties {
     char name[256];
     size_t memory, shared_per_block; /* bytes */
@@ -64,8 +64,7 @@ struct hip_properties {
       (struct hip_dimensions * grid, struct hip_dimensions * block, size_t * shared,               \
        hip_stream * stream))
 
-/* What a compiled program calls to enter its kernels, as clang generates it. No header declares
- * these. */
+/* Functions that clang's generated code calls to register kernels. No header declares them. */
 void **__hipRegisterFatBinary(const void *binary);
 void __hipUnregisterFatBinary(void **modules);
 void __hipRegisterFunction(void **modules, const void *function, const char *name,

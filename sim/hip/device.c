@@ -12,7 +12,7 @@
 static _Thread_local int current;
 static _Thread_local hip_result last_error;
 
-/* ---- The way into a call ---- */
+/* ---- Beginning of a call ---- */
 
 int sim_hip_version(void)
 {
@@ -33,7 +33,7 @@ hip_result sim_enter(const char *call)
     }
 }
 
-/* Until 7.0 a success overwrites an error that nobody has asked for. */
+/* Before 7.0 a call that succeeds overwrites the thread's last error. */
 hip_result sim_leave(hip_result code)
 {
     if (code || HIP_MAJOR(sim_hip_version()) < 7)
@@ -41,7 +41,8 @@ hip_result sim_leave(hip_result code)
     return code;
 }
 
-/* What the host device says of a capture has CUDA's number in it, "(906)", which is HIP's too. */
+/* The host device's error text of a failed call in a capture contains CUDA's number, such as
+ * "(906)", which HIP uses too. */
 static hip_result named_code(hip_result otherwise)
 {
     const char *at = strstr(tarn_last_error(), "(90");
@@ -106,7 +107,7 @@ const char *hipGetErrorName(hip_result code)
     return "hipErrorUnknown";
 }
 
-/* Before 6.0 the text is the name again. */
+/* Before 6.0 the text is the error's name. */
 const char *hipGetErrorString(hip_result code)
 {
     if (HIP_MAJOR(sim_hip_version()) < 6)
@@ -202,7 +203,7 @@ hip_result hipDeviceGetName(char *name, int size, int device)
     return sim_leave(code);
 }
 
-/* Sixteen hexadecimal digits, as AMD's runtime gives them. */
+/* Sixteen hexadecimal digits, as from AMD's runtime. */
 hip_result hipDeviceGetUuid(struct hip_uuid *uuid, int device)
 {
     char text[sizeof uuid->bytes + 1];
@@ -263,7 +264,7 @@ hip_result hipDeviceTotalMem(size_t *bytes, int device)
     return sim_leave(code);
 }
 
-/* Three priorities, the normal one in the middle. */
+/* HIP has three priorities, with the normal one in the middle. */
 hip_result hipDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     hip_result code = sim_enter(__func__);
@@ -276,7 +277,7 @@ hip_result hipDeviceGetStreamPriorityRange(int *least, int *greatest)
     return sim_leave(HIP_OK);
 }
 
-/* An MI50: the one that most binaries of AMD's libraries have kernels for. */
+/* The properties of an MI50, for which most binaries of AMD's libraries have kernels. */
 hip_result hipGetDeviceProperties(struct hip_properties *properties, int device)
 {
     hip_result code = sim_enter(__func__);
@@ -347,9 +348,9 @@ hip_result sim_beside_no_capture(hip_result refusal)
     return refusal;
 }
 
-/* Invalidates the captures of all devices from 6.2 on (CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr,
- * hip_device_runtime.cpp of rocm-6.2.0 and later, and of ROCm/rocm-systems); in rocm-6.1.2 and
- * before it does not look at captures. */
+/* From 6.2 on this invalidates the captures of all devices (CHECK_SUPPORTED_DURING_CAPTURE in
+ * ROCm/clr, hip_device_runtime.cpp of rocm-6.2.0 and later, and in ROCm/rocm-systems). Up to
+ * rocm-6.1.2 it ignores captures. */
 hip_result hipDeviceSynchronize(void)
 {
     hip_result code = sim_enter(__func__);

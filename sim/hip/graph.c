@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libamdhip64. What runs a graph holds it, so that the graph
- * can be destroyed first. */
+/* Captures and graphs of the simulated libamdhip64. An executable graph holds the graph that it was
+ * made from, so a program may destroy that first. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "common/user_object.h"
@@ -63,10 +63,10 @@ hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode
     return sim_leave(code);
 }
 
-/* Of an invalidated capture, or one with work that is not joined, ROCm/clr says the failure and
- * keeps the stream's state, until a capture begins there again (hipamd/src/hip_graph.cpp,
+/* If the capture is invalidated or has work that is not joined, ROCm/clr reports the failure and
+ * the stream keeps its state until a capture begins there again (hipamd/src/hip_graph.cpp,
  * hipStreamEndCapture_common(), rocm-5.7.1 to amd-staging of October 2024). Here the capture itself
- * is over, and the stream alone says that it is invalidated. */
+ * ends, and only the stream continues to say that it is invalidated. */
 static hip_result end(hip_stream stream, hip_graph *graph)
 {
     int device;
@@ -99,7 +99,7 @@ hip_result hipStreamEndCapture(hip_stream stream, hip_graph *graph)
     return sim_leave(end(stream, graph));
 }
 
-/* The legacy stream answers for the blocking streams of all devices. */
+/* A query of the legacy stream concerns the blocking streams of all devices. */
 static hip_result ask_legacy(void)
 {
     struct driver_capture capture;
@@ -136,7 +136,7 @@ hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_stat
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
     if (graph)
-        *graph = NULL; /* there is none before the end of the capture */
+        *graph = NULL; /* a graph exists only after the end of the capture */
     if (nodes)
         *nodes = (const hip_graph_node *)(const void *)capture.nodes;
     if (count)
@@ -149,7 +149,7 @@ hip_result hipStreamIsCapturing(hip_stream stream, hip_stream_capture_status *st
     return hipStreamGetCaptureInfo_v2(stream, status, NULL, NULL, NULL, NULL);
 }
 
-/* The stream's last nodes and `count` more of them. */
+/* Makes a stream's next node depend on its last nodes and on `count` more. */
 static hip_result depend_on_more(int device, driver_stream queue, const driver_node *nodes,
                                  size_t count)
 {
@@ -331,7 +331,8 @@ hip_result hipUserObjectRelease(hip_user_object object, unsigned count)
     return sim_leave(code);
 }
 
-/* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
+/* Executables hold their graph here, so they also hold what the graph retains after they were
+ * made. */
 hip_result hipGraphRetainUserObject(hip_graph graph, hip_user_object object, unsigned count,
                                     unsigned flags)
 {

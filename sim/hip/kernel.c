@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The entry points through which compiled programs register and launch their kernels. There are
- * none here: they are taken note of by nobody, and a launch is refused with
- * hipErrorNotSupported. */
+/* The entry points by which compiled programs register and launch kernels. There are no kernels
+ * here: a registration is ignored, and a launch returns hipErrorNotSupported. */
 #include "hip/sim_hip.h"
 
 static _Thread_local struct {
@@ -46,7 +45,7 @@ hip_result hipLaunchKernel(const void *function, struct hip_dimensions grid,
     return sim_leave(code ? code : HIP_NOT_SUPPORTED);
 }
 
-/* Called before main(): a library's kernels, which never run here. */
+/* Called before main() with a library's kernels, which never run here. */
 SIM_EXPORT void **__hipRegisterFatBinary(const void *binary)
 {
     static void *modules[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of the simulated libamdhip64. Its addresses are addresses of the process; an address range
+/* Memory of the simulated libamdhip64. Its addresses are addresses of the process. An address range
  * belongs to the device that was current when it was reserved. */
 #include "base/pages.h"
 #include "driver/host/host_memory.h"
@@ -15,8 +15,9 @@ static struct object_pool pieces = OBJECT_POOL(struct ihipMemGenericAllocationHa
 struct region {
     int device;
     uintptr_t address;
-    size_t size;    /* bytes */
-    size_t mapping; /* bytes of the mapping that begins at the address asked about; 0: none does */
+    size_t size; /* bytes */
+    /* bytes of the mapping that begins at the address asked about; 0: none begins there */
+    size_t mapping;
     bool is_range;
 };
 
@@ -79,7 +80,7 @@ static hip_result give_back(void *address)
     return sim_code(host_free(region.device, region.address), HIP_CAPTURE_UNSUPPORTED);
 }
 
-/* A NULL is barred by a capture too. */
+/* A capture bars hipFree(NULL) too. */
 hip_result hipFree(void *address)
 {
     hip_result code = sim_enter(__func__);
@@ -90,7 +91,7 @@ hip_result hipFree(void *address)
     return sim_leave(code);
 }
 
-/* A stream that captures is not served. */
+/* A request on a capturing stream is refused. */
 static hip_result enter_ordered(const char *call, hip_stream stream, int *device,
                                 driver_stream *queue)
 {
@@ -154,7 +155,7 @@ hip_result hipHostFree(void *memory)
     return sim_leave(code);
 }
 
-/* Of whole pages only, unlike the real one. */
+/* Unlike the real call, this takes only whole pages. */
 hip_result hipHostRegister(void *memory, size_t size, unsigned flags)
 {
     hip_result code = sim_enter(__func__);
@@ -184,7 +185,8 @@ static unsigned device_memory_number(void)
     return numbers[HIP_MEMORY_DEVICE];
 }
 
-/* Memory that HIP does not know is an error before 6.0, and unregistered (0) since. */
+/* For memory that HIP does not know: an error before 6.0, and since then the type unregistered
+ * (0). */
 hip_result hipPointerGetAttributes(struct hip_pointer_attributes *attributes, const void *address)
 {
     struct region region;
@@ -210,11 +212,12 @@ static hip_result enter_virtual(const char *call)
 {
     hip_result code = sim_enter(call);
     if (!code && sim_hip_version() < HIP_FIRST_VIRTUAL_MEMORY)
-        code = HIP_OUT_OF_MEMORY; /* exported, and without anything behind it */
+        code = HIP_OUT_OF_MEMORY; /* these versions export the calls, which do not work */
     return code;
 }
 
-/* Mapping is queued on the legacy stream, past what captures bar, and waited for. */
+/* HIP's calls that map and unmap wait for the legacy stream. While a capture is open that wait
+ * would be refused, so it is left out. */
 static void order_device(int device)
 {
     if (atomic_load(&host.captures) == 0)
@@ -251,7 +254,7 @@ hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, v
     if (!code && (!address || flags))
         code = HIP_INVALID_VALUE;
     if (!code && (!size || size % HOST_GRANULE || (alignment & (alignment - 1))))
-        code = HIP_OUT_OF_MEMORY; /* so says the real one */
+        code = HIP_OUT_OF_MEMORY; /* HIP's own code for this */
     if (!code)
         code =
             sim_code(host_reserve(sim_device(), size, alignment, &result), HIP_CAPTURE_UNSUPPORTED);
@@ -260,7 +263,7 @@ hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, v
     return sim_leave(code);
 }
 
-/* The size is not looked at: the whole range goes. */
+/* The size is ignored: the whole range is freed. */
 hip_result hipMemAddressFree(void *address, size_t size)
 {
     struct region region;
@@ -275,7 +278,7 @@ hip_result hipMemAddressFree(void *address, size_t size)
                               HIP_CAPTURE_UNSUPPORTED));
 }
 
-/* What a call that makes a piece gives: the object, with what the host device made, unless that
+/* Ends a call that makes a piece: fills in the object and returns it, or frees it if the call
  * failed. */
 static hip_result hand_out(hip_result code, hip_piece object, int device, size_t size,
                            driver_piece made, hip_piece *piece)
@@ -358,7 +361,7 @@ hip_result hipMemUnmap(void *address, size_t size)
         sim_code(host_unmap(region.device, (uintptr_t)address, size), HIP_CAPTURE_UNSUPPORTED));
 }
 
-/* The type of a location is not looked at. */
+/* The type of a location is ignored. */
 hip_result hipMemSetAccess(void *address, size_t size, const struct hip_access *access,
                            size_t count)
 {
@@ -398,8 +401,8 @@ hip_result hipMemExportToShareableHandle(void *handle, hip_piece piece, hip_hand
     return sim_leave(code);
 }
 
-/* Takes a descriptor as the version does. The piece is of the current device: a memfd does not say
- * of which one it was. */
+/* How the descriptor is passed depends on the version. The piece counts as one of the current
+ * device, because a memfd does not say which device it came from. */
 hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_handle_kind kind)
 {
     struct stat known;

@@ -2,19 +2,21 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The simulated libamdhip64: HIP's runtime API, without kernels, on the host device. It is built
- * three times from the same sources, as libamdhip64.so.5, .6 and .7, and serves any program that
- * opens or links it; libtarn need not be in the process. device.c has devices, codes and the way
- * into a call; memory.c, stream.c, graph.c what they say; kernel.c what compiled programs register.
+ * three times from the same sources, as libamdhip64.so.5, .6 and .7. It serves any program that
+ * opens or links it; libtarn need not be in the process.
  *
- * What AMD changed between versions hangs on the version that it claims. As the real one it
- * invalidates captures where CUDA would only refuse a call (host_capture.c, and
- * sim_beside_no_capture() here), gives what is out of memory or wrong the same codes, and crashes
- * where the real one follows a wild pointer: it says so and aborts. Until 7.0 the last error of a
- * thread is overwritten by a success.
+ *   device.c   devices, codes, and the beginning of every call
+ *   memory.c, stream.c, graph.c   what their names say
+ *   kernel.c   what compiled programs register
  *
- *   TARN_SIM_HIP_VERSION   the version to claim, as hipRuntimeGetVersion() gives it, instead of
+ * What AMD changed between versions depends on the version that the library claims. Like the real
+ * library it invalidates captures where CUDA only refuses a call (host_capture.c, and
+ * sim_beside_no_capture() here), and returns the real one's codes for lack of memory and for
+ * errors. Where the real one would follow a wild pointer, it says so and aborts.
+ *
+ *   TARN_SIM_HIP_VERSION   the version to claim, as hipRuntimeGetVersion() returns it, instead of
  *                          SIM_HIP_VERSION
- * and what common/sim.h reads. */
+ * and the variables of common/sim.h. */
 #ifndef SIM_HIP_SIM_HIP_H
 #define SIM_HIP_SIM_HIP_H
 
@@ -34,15 +36,15 @@ SIM_HIP_CALL_LIST(X)
 HIP_TEXT_LIST(X)
 #undef X
 
-/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a
- * stale handle is found. */
+/* Objects are never unmapped. `live` is not in the first word, which the object pool overwrites, so
+ * a stale handle is recognised. */
 struct ihipStream_t {
     void *first;
     bool live;
     int device, priority;
     unsigned flags;
     driver_stream host;
-    atomic_bool stays_invalid; /* a capture that could not be ended is all that it tells of */
+    atomic_bool stays_invalid; /* a capture could not be ended, and the stream reports only that */
 };
 
 struct ihipEvent_t {
@@ -52,12 +54,12 @@ struct ihipEvent_t {
     driver_event host;
 };
 
-/* Kept until neither the caller nor what runs it holds it. */
+/* A graph is kept as long as the caller or an executable holds it. */
 struct ihipGraph {
     void *first;
     bool live;
     int device;
-    int holders; /* graphs lock */
+    int holders; /* protected by the graphs lock */
     driver_graph host;
 };
 
@@ -77,26 +79,28 @@ struct ihipMemGenericAllocationHandle {
 
 int sim_hip_version(void);
 
-/* The first line of an entry: starts the devices at the first call of all, as HIP does. HIP_OK when
- * it may go on. */
+/* The first line of each entry point. The first call of the process starts the devices, as in HIP.
+ * HIP_OK: it may go on. */
 hip_result sim_enter(const char *call);
-/* The last line: makes the code what hipGetLastError() gives. */
+/* The last line of each entry point: hipGetLastError() returns this code from now on. */
 hip_result sim_leave(hip_result code);
 
-/* What HIP calls a status. TARN_ERROR_CAPTURE is a matter of the call: `capture`. */
+/* HIP's code for a status. `capture` is the code for TARN_ERROR_CAPTURE, which depends on the
+ * call. */
 hip_result sim_code(tarn_status status, hip_result capture);
-/* The end of what follows a wild pointer, or asks what must not be asked: says why, and aborts. */
+/* Says why, and aborts: where the real library would follow a wild pointer, or is asked what must
+ * not be asked. */
 _Noreturn void sim_crash(const char *why);
 
 /* The thread's current device. */
 int sim_device(void);
 
-/* Calls that cannot be made beside a capture of any mode: invalidates all of them, and gives
- * `refusal` where there are any. */
+/* For calls that no capture of any mode allows: invalidates all captures. Returns `refusal` if
+ * there were any. */
 hip_result sim_beside_no_capture(hip_result refusal);
 
-/* A stream's device and what the host device calls it: NULL is the legacy stream of the current
- * device, 2 the per-thread one. */
+/* Returns a stream's device and the host device's stream. NULL is the legacy stream of the current
+ * device, 2 is the per-thread one. */
 hip_result sim_stream(hip_stream stream, int *device, driver_stream *host);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events of the simulated libamdhip64: HIP's calls do not name a device, so a handle
- * remembers its own. */
+/* Streams and events of the simulated libamdhip64. HIP's calls do not name the device, so each
+ * handle stores its own. */
 #include "base/pages.h"
 #include "hip/sim_hip.h"
 
@@ -10,10 +10,10 @@
 
 static struct object_pool streams = OBJECT_POOL(struct ihipStream_t);
 static struct object_pool events = OBJECT_POOL(struct ihipEvent_t);
-static _Thread_local hip_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive
-                                                          their threads */
+/* the thread's default streams; never freed */
+static _Thread_local hip_stream own[TARN_MAX_DEVICES];
 
-/* The host device has priorities 0 to -3, HIP 1 to -1. */
+/* The host device has priorities 0 to -3, HIP has 1 to -1. */
 static hip_result create(int device, unsigned flags, int priority, hip_stream *stream)
 {
     driver_stream queue;
@@ -61,7 +61,7 @@ tarn_status sim_native_stream(void *native, int *device, driver_stream *stream)
     return sim_stream(native, device, stream) ? TARN_ERROR_INVALID_STREAM : TARN_OK;
 }
 
-/* The way into a call about a stream. */
+/* Begins a call about a stream. */
 static hip_result enter(const char *call, hip_stream stream, int *device, driver_stream *found)
 {
     hip_result code = sim_enter(call);
@@ -203,7 +203,7 @@ static void run_callback(void *argument)
     callback.function(callback.stream, HIP_OK, callback.argument);
 }
 
-/* Not for a stream that captures. */
+/* Refused for a capturing stream. */
 hip_result hipStreamAddCallback(hip_stream stream, hip_stream_callback function, void *argument,
                                 unsigned flags)
 {
@@ -231,7 +231,7 @@ hip_result hipStreamAddCallback(hip_stream stream, hip_stream_callback function,
 
 /* ---- Events ---- */
 
-/* The way into a call about an event. */
+/* Begins a call about an event. */
 static hip_result enter_event(const char *call, hip_event event)
 {
     hip_result code = sim_enter(call);

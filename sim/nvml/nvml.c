@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A simulated libnvidia-ml.so.1, as far as tarn asks: TARN_SIM_PROCESSES lists the processes of
- * every device, as "PID:BYTES" joined by commas; bytes "?" are not told. Not set: nvmlInit_v2()
- * fails, as without a driver. Calls fail by number as those of the libraries with handles do.
- * TARN_SIM_NVML_MEMORY is the memory of every device, as "TOTAL:USED" in bytes. */
+/* A simulated libnvidia-ml.so.1, with the calls that tarn uses. TARN_SIM_PROCESSES lists the
+ * processes of every device, as "PID:BYTES" joined by commas; with "?" for the bytes they are not
+ * reported. If it is not set, nvmlInit_v2() fails, as without a driver. TARN_SIM_NVML_MEMORY is the
+ * memory of every device, as "TOTAL:USED" in bytes. A test can make calls fail by number, as in the
+ * libraries with handles. */
 #include "vendor/common.h"
 
 #include <stdatomic.h>
@@ -37,7 +38,7 @@ struct memory {
 static struct device the_device;
 
 static struct {
-    atomic_ulong nth, calls, hits; /* nth 0: off */
+    atomic_ulong nth, calls, hits; /* nth is 0 while no failure is set */
     atomic_bool forever;
     atomic_int way;
 } numbered;
@@ -64,8 +65,8 @@ static unsigned long hits(void)
 
 const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = calls, .hits = hits};
 
-/* Whether this call is to fail, and with what. What it leaves in a place for something is not what
- * is asked for. */
+/* True if this call is to fail, and its code. It then overwrites the caller's place with something
+ * that is not an answer. */
 static bool fails(void *place, size_t size, int *code)
 {
     unsigned long nth = atomic_load(&numbered.nth), number;

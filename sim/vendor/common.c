@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles, and the knobs. A handle's memory is never given back to the heap and its magic goes with
- * its destroy, so that a stale one is recognised. `lock` covers the counters and the list of
- * handles; a handle's fields are its user's, which `inside` holds to be one thread at a time. */
+/* Handles, counters, and the environment variables. A handle's memory is never freed, and its magic
+ * number is cleared when it is destroyed, so that a stale handle is recognised. `lock` protects the
+ * counters and the list of handles. A handle's fields belong to the thread that uses it; `inside`
+ * checks that only one does at a time. */
 #include "vendor/common.h"
 #include "vendor/driver.h"
 
@@ -19,16 +20,16 @@ enum { ALIVE = 0x5ea1ab1e, DEAD = 0x0dead0 };
 struct handle {
     atomic_uint magic;
     atomic_int inside;
-    int device; /* -1: its create could not find out */
+    int device; /* -1: the create could not find out */
     int modes[VENDOR_MODES];
-    void *setting; /* vendor_set_pointer() */
+    void *setting; /* what vendor_set_pointer() has set */
     void *stream;
-    void *memory; /* of the device; NULL: none */
+    void *memory; /* device memory; NULL: none */
     void *workspace;
     size_t workspace_size;
-    bool has_memory; /* `given` is there */
+    bool has_memory; /* `given` is set */
     struct vendor_memory given;
-    struct handle *next; /* lock */
+    struct handle *next; /* protected by lock */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,7 +44,7 @@ static atomic_ulong creates, alive, undestroyed, misuses, late_calls, blocks;
 static struct {
     const char *symbol;
     unsigned long calls;
-} counters[SYMBOLS]; /* lock */
+} counters[SYMBOLS]; /* protected by lock */
 
 void vendor_count(const char *symbol)
 {
@@ -78,7 +79,7 @@ unsigned long tarn_sim_calls(const char *symbol)
     return calls;
 }
 
-/* ---- Knobs ---- */
+/* ---- Environment variables ---- */
 
 static const char *knob(const char *what)
 {
@@ -87,7 +88,7 @@ static const char *knob(const char *what)
     return getenv(name);
 }
 
-/* Whether the create of this number is one that is to fail. */
+/* True if TARN_SIM_<LIBRARY>_FAIL says that the create of this number fails. */
 static bool is_to_fail(unsigned long number)
 {
     const char *text = knob("FAIL");
@@ -111,7 +112,7 @@ static void be_slow(void)
         ;
 }
 
-/* "13.1.0" */
+/* Reads a version such as "13.1.0". */
 static bool read_version(const char *text, int parts[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -134,7 +135,7 @@ void vendor_version_parts(int parts[3])
 /* ---- Failures by number ---- */
 
 static struct {
-    atomic_ulong nth, calls, hits; /* nth 0: off */
+    atomic_ulong nth, calls, hits; /* nth is 0 while no failure is set */
     atomic_bool forever;
     atomic_int way;
 } numbered;
@@ -162,7 +163,7 @@ static unsigned long fail_hits(void)
 const struct vendor_failures tarn_sim_failures = {
     .fail = fail, .calls = fail_calls, .hits = fail_hits};
 
-/* Whether this call is to fail. */
+/* Counts a call. True if it is to fail. */
 static bool fails_now(void)
 {
     unsigned long nth = atomic_load(&numbered.nth), number;
@@ -187,7 +188,7 @@ static void note(atomic_ulong *counter, const char *symbol, const char *what)
 
 /* ---- Life ---- */
 
-/* A create that has failed for lack of a device. */
+/* Ends a create that fails for lack of a device. */
 static int without_device(const char *symbol, int code)
 {
     if (code == BELOW_DEINITIALIZED)
@@ -199,7 +200,7 @@ static int without_device(const char *symbol, int code)
     return vendor_library.silent_without_device ? 0 : vendor_library.no_device;
 }
 
-/* What the driver says to a create's allocation. */
+/* Allocates a handle's device memory; returns the driver's code. */
 static int allocate(void **memory)
 {
     int code =
@@ -262,7 +263,8 @@ static int fail_create(void *place)
         memcpy(place, &none, sizeof none);
         return 0;
     case VENDOR_FAILS_WITH_GARBAGE:
-        if (vendor_library.leavings == VENDOR_LEAVES_REAL) /* what is there is no garbage then */
+        /* such a library leaves a real handle, not garbage */
+        if (vendor_library.leavings == VENDOR_LEAVES_REAL)
             break;
         memcpy(place, &garbage, sizeof garbage);
         return vendor_library.no_device;
@@ -304,7 +306,7 @@ int vendor_create(const char *symbol, void *place)
     return 0;
 }
 
-/* Begins the use of a handle, which leave() ends; NULL for anything else. */
+/* Begins the use of a handle, which leave() ends. NULL if the pointer is not a handle. */
 static struct handle *enter(const char *symbol, void *pointer)
 {
     struct handle *handle = pointer;
@@ -325,7 +327,7 @@ static void leave(struct handle *handle)
     atomic_fetch_sub(&handle->inside, 1);
 }
 
-/* Waits for the device, as the real ones do. */
+/* Waits for the device, as the real functions do. */
 int vendor_destroy(const char *symbol, void *pointer)
 {
     unsigned long failed_before = fail_hits();

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the simulated libraries with handles share: all of their behaviour. A library is one row,
- * `vendor_library`, and its exported names with the vendor's prototypes, each of which hands its
- * arguments on to a function here. They have their memory from the driver that the process runs on,
- * as the real ones, so their handles show in its free memory, and are refused with what it says
- * while a capture bars the thread. There is no mathematics in them.
+/* What the simulated libraries with handles share: all of their behaviour. A library consists of
+ * one row, `vendor_library`, and of exported functions with the vendor's prototypes, each of which
+ * calls a function here. Device memory comes from the driver that the process runs on, as for the
+ * real libraries. So handles reduce the free memory, and a create fails with the driver's code
+ * while a capture bars the thread. The functions compute nothing.
  *
- * Of sonames that differ in the version alone, each is built from the same file. Beside what the
- * vendor exports there is one symbol, tarn_sim_calls().
+ * Sonames that differ only in the version are built from one file. Each library exports one symbol
+ * that the vendor's does not have, tarn_sim_calls().
  *
- *   TARN_SIM_<LIBRARY>_FAIL=N[+|-M]   the N-th create of the process, every one from it on, or all
- *                                     to the M-th, is out of memory; <LIBRARY> is CUDNN, CUBLAS,
- *                                     CUBLASLT, CUSPARSE, CUSOLVER, CUDSS, CURAND, MIOPEN, ROCBLAS,
- *                                     HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE, HIPSOLVER,
- *                                     CUSPARSELT
- *   TARN_SIM_<LIBRARY>_SLOW=MS        a create takes that many milliseconds more
+ *   TARN_SIM_<LIBRARY>_FAIL=N[+|-M]   the N-th create of the process is out of memory; with + every
+ *                                     later one too, with -M all up to the M-th. <LIBRARY> is
+ *                                     CUDNN, CUBLAS, CUBLASLT, CUSPARSE, CUSOLVER, CUDSS, CURAND,
+ *                                     MIOPEN, ROCBLAS, HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE,
+ *                                     HIPSOLVER or CUSPARSELT
+ *   TARN_SIM_<LIBRARY>_SLOW=MS        a create takes that many milliseconds longer
  *   TARN_SIM_<LIBRARY>_VERSION=A.B.C  the version to claim
- *   TARN_SIM_STRICT=1                 ends the process where a handle is misused, or a call comes
+ *   TARN_SIM_STRICT=1                 ends the process if a handle is misused, or if a call comes
  *                                     after the driver's end
- * They are read at each call. */
+ * These variables are read at each call. */
 #ifndef SIM_VENDOR_COMMON_H
 #define SIM_VENDOR_COMMON_H
 
@@ -44,11 +44,11 @@ enum vendor_mode {
     VENDOR_MODES
 };
 
-/* What a failed create leaves in the place for the handle. */
+/* What a failed create leaves where the handle would go. */
 enum vendor_leavings {
-    VENDOR_LEAVES_NOTHING, /* what was there */
+    VENDOR_LEAVES_NOTHING, /* the value from before */
     VENDOR_LEAVES_NULL,
-    VENDOR_LEAVES_DANGLING, /* a pointer to a handle that is gone: cuSOLVER */
+    VENDOR_LEAVES_DANGLING, /* a pointer to a handle that no longer exists: cuSOLVER */
     VENDOR_LEAVES_REAL      /* a handle that must be destroyed: cuDSS 1.0 */
 };
 
@@ -58,39 +58,46 @@ struct vendor_status {
 };
 
 struct vendor_library {
-    const char *knob;    /* CUBLAS */
-    size_t device_bytes; /* that a create allocates. From the vendors' sources where these are
-                            public, else invented */
-    /* Statuses. */
+    const char *knob; /* the name in the environment variables, such as CUBLAS */
+    /* device memory that a create allocates; from the vendors' sources if they are public,
+     * otherwise invented */
+    size_t device_bytes;
+    /* The library's codes. */
     int no_device, old_driver, out_of_memory, bad_handle, bad_argument, failed;
-    int full; /* what a create gives whose allocation the driver refuses; 0: out_of_memory */
+    int full; /* the code of a create whose allocation the driver refuses; 0: out_of_memory */
     enum vendor_leavings leavings;
-    bool silent_without_device; /* says success, without a handle: hipSPARSE */
-    bool prints_without_device; /* on standard output: cuSPARSE */
-    bool fills_a_structure;  /* of the program's, in place of a pointer: no create that succeeds is
-                                without a handle. cuSPARSELt */
-    bool exits_on_failure;   /* hipBLASLt: ROCm/rocm-libraries issue 11838 */
-    bool aborts_on_failure;  /* in destroy: rocBLAS, and what has its handles */
-    bool keeps_workspace;    /* when the stream is set; cuBLAS goes back to its own */
-    bool frees_own_memory;   /* when a workspace is set: rocBLAS,
-                                library/src/rocblas_auxiliary.cpp */
-    int modes[VENDOR_MODES]; /* of a new handle */
-    const char *atomics_variable; /* of the environment, which says otherwise for the atomics of a
-                                     new handle */
+    /* a create without a device reports success and makes no handle: hipSPARSE */
+    bool silent_without_device;
+    bool prints_without_device; /* it prints on standard output: cuSPARSE */
+    /* a handle is a structure of the program's, not a pointer, so every create that succeeds has
+     * made one: cuSPARSELt */
+    bool fills_a_structure;
+    /* a create that fails ends the process: hipBLASLt, ROCm/rocm-libraries issue 11838 */
+    bool exits_on_failure;
+    /* a destroy that fails aborts: rocBLAS, and libraries with its handles */
+    bool aborts_on_failure;
+    bool keeps_workspace; /* a new stream keeps the workspace; cuBLAS goes back to its own */
+    /* a new workspace frees the library's own memory: rocBLAS, library/src/rocblas_auxiliary.cpp */
+    bool frees_own_memory;
+    int modes[VENDOR_MODES]; /* the values in a new handle */
+    /* an environment variable that overrides the atomics mode of a new handle */
+    const char *atomics_variable;
     struct vendor_status texts[12];
 };
 
 extern const struct vendor_library vendor_library;
 
-/* How the calls of the library fail, by number and whatever the call: the `nth` from now (1 is the
- * next), and with `forever` all after it; 0 clears. `calls` and `hits` are how many there were
- * since that was set, and how many failed. A destroy that fails so leaves the handle alive. */
+/* How a test makes calls of the library fail, by number and whatever the call: the `nth` from now
+ * (1 is the next), and with `forever` all after it. 0 clears. `calls` and `hits`: how many calls
+ * there were since then, and how many of them failed. A destroy that fails leaves the handle
+ * alive. */
 enum vendor_way {
-    VENDOR_FAILS,             /* with one of the library's statuses, and what it leaves in the place
-                                 for a handle */
-    VENDOR_IS_OUT_OF_MEMORY,  /* the same */
-    VENDOR_SUCCEEDS_WITHOUT,  /* a create says that it succeeded, and made no handle */
-    VENDOR_FAILS_WITH_GARBAGE /* a create leaves garbage in place of a handle */
+    /* with one of the library's codes; the place for a handle gets what a failure of the library
+     * leaves */
+    VENDOR_FAILS,
+    VENDOR_IS_OUT_OF_MEMORY,  /* the same with the code for lack of memory */
+    VENDOR_SUCCEEDS_WITHOUT,  /* a create reports success and makes no handle */
+    VENDOR_FAILS_WITH_GARBAGE /* a create leaves garbage where the handle would go */
 };
 struct vendor_failures {
     void (*fail)(unsigned long nth, bool forever, int way);
@@ -99,54 +106,54 @@ struct vendor_failures {
 };
 SIM_EXPORT extern const struct vendor_failures tarn_sim_failures;
 
-/* How often the library's symbol was called. Further words: "alive", the handles that are;
- * "undestroyed", of these, whose destroy failed by number; "misuse", uses of what is no
- * handle, of a handle by two threads at once, or destroys on another device than its own; "late",
- * creates and destroys after the driver's end; "memory", blocks that a handle has from the memory
- * given to it. The one symbol that no vendor's library has. */
+/* How often a symbol of the library was called. It also takes these words: "alive": handles that
+ * exist; "undestroyed": those of them whose destroy was made to fail; "misuse": uses of a pointer
+ * that is not a handle, of a handle by two threads at once, and destroys on another device than the
+ * handle's; "late": creates and destroys after the driver's end; "memory": blocks that handles have
+ * from memory handlers of the program. No vendor's library has this symbol. */
 SIM_EXPORT unsigned long tarn_sim_calls(const char *symbol);
 
-/* Each counts a call of `symbol` and returns one of the library's statuses. `pointer` is a handle,
- * `place` where one goes. */
+/* Each function counts a call of `symbol` and returns one of the library's codes. `pointer` is a
+ * handle; a new handle goes to `place`. */
 int vendor_create(const char *symbol, void *place);
 int vendor_destroy(const char *symbol, void *pointer);
 int vendor_set_stream(const char *symbol, void *pointer, void *stream);
 int vendor_get_stream(const char *symbol, void *pointer, void *place);
 int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, size_t size);
-/* Whether the handle is on a workspace that the program has set. */
+/* True if the handle uses a workspace that the program has set. */
 int vendor_has_workspace(const char *symbol, void *pointer, bool *has);
 int vendor_set_mode(const char *symbol, void *pointer, enum vendor_mode mode, int value);
 int vendor_get_mode(const char *symbol, void *pointer, enum vendor_mode mode, int *value);
-/* A setting that is a pointer; each library has one at most. */
+/* Sets a setting that is a pointer. Each library has at most one. */
 int vendor_set_pointer(const char *symbol, void *pointer, void *value);
 int vendor_get_pointer(const char *symbol, void *pointer, void **value);
 int vendor_property(const char *symbol, int which, int *value);
 const char *vendor_text(const char *symbol, int code);
 
-/* The version, in the way that the vendor composes a number: major * `major` + minor * `minor` +
- * patch. */
+/* The version as the vendor composes it: major * `major` + minor * `minor` + patch. */
 int vendor_version_number(const char *symbol, int major, int minor);
-/* The same where a handle must be shown. */
+/* The same for a function that takes a handle. */
 int vendor_version_of(const char *symbol, void *pointer, int major, int minor, int *value);
-/* Major, minor, patch. */
+/* Major, minor and patch. */
 void vendor_version_parts(int parts[3]);
 void vendor_count(const char *symbol);
 
-/* Memory that a program has given to the handle, in place of memory from the driver. */
+/* A memory handler that a program has given to a handle, to be used instead of the driver. */
 struct vendor_memory {
     void *context;
     void *(*alloc)(const struct vendor_memory *memory, size_t size, void *stream);
     void (*free)(const struct vendor_memory *memory, void *pointer, size_t size, void *stream);
-    void (*theirs[2])(void); /* what the program gave */
+    void (*theirs[2])(void); /* the program's own functions */
 };
 
-/* NULL takes it back. */
+/* Gives a handle a memory handler; NULL takes it away. */
 int vendor_give_memory(const char *symbol, void *pointer, const struct vendor_memory *memory);
-/* A block from it, or of the driver's where there is none, and back. */
+/* vendor_take(): a block from the handle's memory handler, or from the driver if it has none.
+ * vendor_give(): returns it. */
 int vendor_take(const char *symbol, void *pointer, size_t size, void **block);
 int vendor_put_back(const char *symbol, void *pointer, void *block, size_t size);
 
-/* Begins an exported function: declares it, as a header of the vendor's may have done. */
+/* Begins an exported function, with a declaration first, as in the vendor's header. */
 #define VENDOR_ENTRY(result, symbol, ...)  \
     SIM_EXPORT result symbol(__VA_ARGS__); \
     result symbol(__VA_ARGS__)

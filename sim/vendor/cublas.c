@@ -83,7 +83,7 @@ VENDOR_ENTRY(cublasStatus_t, cublasGetFixedPointEmulationMantissaBitCountPointer
 VENDOR_PROPERTY(cublasGetProperty, cublasStatus_t, libraryPropertyType)
 VENDOR_TEXT(cublasGetStatusName, cublasStatus_t)
 
-/* Needs no handle. */
+/* This call needs no handle. */
 VENDOR_ENTRY(cublasStatus_t, cublasGetVersion_v2, cublasHandle_t handle, int *version)
 {
     (void)handle;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Version 9 numbered the statuses anew, and composes its version with other factors. */
+/* Version 9 has new numbers for the statuses, and composes its version with other factors. */
 #include "vendor/common.h"
 #ifdef SIM_HAVE_CUDA_HEADERS
 #include <cudnn.h>

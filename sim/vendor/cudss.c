@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A handle has no device memory; the data of a system has, from the handler that the program has
- * set. Here cudssData_t is that memory, though the real library allocates it later, in its
+/* A handle has no device memory. The data of a system has some, from the memory handler that the
+ * program has set. A cudssData_t here is that memory; the real library allocates it later, in its
  * analysis. */
 #include "vendor/common.h"
 

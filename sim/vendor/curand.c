@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Generators of the pseudo-random kinds. Seeds are made by the library itself, on the device, when
- * first asked for; no numbers are. */
+/* Generators of pseudo-random kinds. As in the real library, the first use makes seeds on the
+ * device. No numbers are generated. */
 #include "vendor/common.h"
 #ifdef SIM_HAVE_CUDA_HEADERS
 #include <curand.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Dense and sparse handles, in one library; both are counted together. */
+/* Dense and sparse handles, which one library has. Both are counted together. */
 #include "vendor/common.h"
 #ifdef SIM_HAVE_CUDA_HEADERS
 #include <cusolverDn.h>
@@ -14,7 +14,7 @@ typedef void *cusolverDnHandle_t, *cusolverSpHandle_t, *cudaStream_t;
 
 const struct vendor_library vendor_library = {
     .knob = "CUSOLVER",
-    .device_bytes = (size_t)5 << 20, /* a cuBLAS and a cuSPARSE handle are in it */
+    .device_bytes = (size_t)5 << 20, /* it contains a cuBLAS and a cuSPARSE handle */
     .leavings = VENDOR_LEAVES_DANGLING,
     .no_device = 1,
     .old_driver = 1,

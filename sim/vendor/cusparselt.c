@@ -4,8 +4,8 @@
 #include "vendor/common.h"
 
 typedef int cusparseStatus_t, libraryPropertyType;
-/* A structure of the program's. Here it begins with a pointer to what the other libraries call a
- * handle. */
+/* A structure of the program's. Here it begins with a pointer to what is a handle in the other
+ * libraries. */
 typedef struct {
     _Alignas(16) uint8_t data[512];
 } cusparseLtHandle_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A handle is one of rocBLAS. A workspace can be set from ROCm 7 on. */
+/* A handle is a rocBLAS handle. A workspace can be set from ROCm 7 on. */
 #include "vendor/common.h"
 
 typedef int hipblasStatus_t, hipblasPointerMode_t, hipblasMath_t, hipblasAtomicsMode_t;
@@ -19,7 +19,7 @@ const struct vendor_library vendor_library = {
     .bad_argument = 3,
     .failed = 6,
     .frees_own_memory = true,
-    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 3}, /* rocBLAS's */
+    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 3}, /* as in rocBLAS */
     .atomics_variable = "ROCBLAS_DEFAULT_ATOMICS_MODE",
     .texts = {{0, "HIPBLAS_STATUS_SUCCESS"},
               {1, "HIPBLAS_STATUS_NOT_INITIALIZED"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A create that the driver refuses ends the process. */
+/* A create whose allocation the driver refuses ends the process. */
 #include "vendor/common.h"
 
 typedef int hipblasStatus_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A handle is one of rocBLAS. */
+/* A handle is a rocBLAS handle. */
 #include "vendor/common.h"
 
 typedef int hipsolverStatus_t, hipsolverDeterministicMode_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A create without a device says success and leaves the handle as it was. */
+/* A create without a device reports success and leaves the place for the handle unchanged. */
 #include "vendor/common.h"
 #ifdef SIM_HAVE_HIP_HEADERS
 #include <hipsparse/hipsparse.h>

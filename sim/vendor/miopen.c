@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A search for solutions takes a buffer from the program's allocator, as the real one does, and
- * finds none. */
+ * finds no solution. */
 #include "vendor/common.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ typedef void (*miopenDeallocatorFunction)(void *context, void *memory);
 
 const struct vendor_library vendor_library = {
     .knob = "MIOPEN",
-    .device_bytes = (size_t)32 << 20, /* the rocBLAS handle in it */
+    .device_bytes = (size_t)32 << 20, /* the size of the rocBLAS handle in it */
     .no_device = 7,
     .old_driver = 7,
     .out_of_memory = 4,

@@ -21,7 +21,7 @@ const struct vendor_library vendor_library = {
     .bad_argument = 3,
     .failed = 6,
     .frees_own_memory = true,
-    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 5}, /* its CHANGELOG, 5.0.0 */
+    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 5}, /* see rocBLAS's CHANGELOG, 5.0.0 */
     .atomics_variable = "ROCBLAS_DEFAULT_ATOMICS_MODE",
     .texts = {{0, "rocblas_status_success"},
               {1, "rocblas_status_invalid_handle"},
