@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the advice: when something is worth a sentence, and the sentence. One function for each
- * kind; each looks at the analysis alone and adds at most one. The thresholds are in
- * docs/report.md. */
+/* Owns the advice: when something is worth a sentence, and the sentence. There is one function per
+ * kind of advice. Each reads only the analysis and adds at most one piece of advice. The thresholds
+ * are in docs/report.md. */
 #include "analysis/advice.h"
 
 #include "analysis/category.h"
@@ -17,7 +17,8 @@
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define LEAST_FREE (64 * MIB) /* and a tenth of what is reserved */
+/* the least free memory that is worth advice, if it is also a tenth of what is reserved */
+#define LEAST_FREE (64 * MIB)
 
 const char *advice_name(enum advice_kind kind)
 {
@@ -29,7 +30,7 @@ const char *advice_name(enum advice_kind kind)
 static struct advice *add(struct advice_list *list, enum advice_kind kind, uint64_t bytes,
                           uint32_t moment)
 {
-    static struct advice beyond; /* what there is no room for */
+    static struct advice beyond; /* takes what does not fit into the list */
     struct advice *advice = list->count < ADVICE_MOST ? &list->items[list->count++] : &beyond;
     *advice = (struct advice){.kind = kind, .bytes = bytes, .moment = moment};
     return advice;
@@ -51,7 +52,7 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-/* Each version of PyTorch reads this name. */
+/* Every version of PyTorch reads a variable of this name. */
 #define SEGMENTS "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
 #define LIMITS "torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set()"
 
@@ -67,8 +68,8 @@ static const char *tarn_named(const struct analysis *analysis)
                : "tarn (python -m tarn.torch SCRIPT)";
 }
 
-/* Whether PyTorch's expandable segments are in use, and whether they can be advised: only PyTorch
- * has them, from 2.1 on. */
+/* is_expandable(): PyTorch's expandable segments are in use. may_expand(): they can be advised,
+ * since the recording is PyTorch's, from 2.1 on. */
 static bool is_expandable(const struct analysis *analysis)
 {
     bool expandable = analysis->snapshot->settings.expandable;
@@ -84,7 +85,7 @@ static bool may_expand(const struct analysis *analysis)
            !snapshot->before_expandable && !is_expandable(analysis);
 }
 
-/* What may make use of memory that is free in holes, where nothing was replayed. */
+/* Names what could use memory that is free in holes, for a recording that was not replayed. */
 static void say_what_may_join(struct advice *advice, const struct analysis *analysis)
 {
     if (analysis->snapshot->tarn.there)
@@ -97,15 +98,15 @@ static void say_what_may_join(struct advice *advice, const struct analysis *anal
             tarn_named(analysis));
 }
 
-/* "a, b and c" */
+/* Appends "a, b and c". */
 static void say_list(struct advice *advice, const char *const *items, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         say(advice, "%s%s", i == 0 ? "" : i + 1 == count ? " and " : ", ", items[i]);
 }
 
-/* Which allocators serve what failed, on a device of that size, in a replay. Those of which nothing
- * is known are left out. */
+/* Says which allocators served the failed requests in a replay on a device of that size. An
+ * allocator whose result is not known is left out. */
 static void say_who_serves(struct advice *advice, const struct analysis *analysis,
                            const struct advice_replay *replay)
 {
@@ -151,8 +152,8 @@ static bool is_tried(const struct analysis *analysis, const struct advice_replay
     return replay && replay->tried && !analysis->snapshot->tarn.there;
 }
 
-/* What a group is called, in a sentence: "step model.py:5". Templates of C++ may have names longer
- * than any sentence. */
+/* Appends the name of a group, such as "step model.py:5", cut to a length that fits a sentence:
+ * names of C++ templates may be longer. */
 static void say_label(struct advice *advice, const struct analysis *analysis, enum analysis_by by,
                       uint32_t key)
 {
@@ -165,7 +166,7 @@ static void say_label(struct advice *advice, const struct analysis *analysis, en
     }
 }
 
-/* Whose memory it was, or was to be: by its tag and the call site behind it. */
+/* Says whose memory it was, or would have been: the tag and its call site. */
 static void say_whose(struct advice *advice, const struct analysis *analysis, uint32_t tag,
                       uint32_t stack)
 {
@@ -178,7 +179,7 @@ static void say_whose(struct advice *advice, const struct analysis *analysis, ui
     }
 }
 
-/* What most of the memory of a moment is for, where that is known, and what needs less of it. */
+/* Says what most of the memory of a moment is for, if that is known, and what reduces it. */
 static bool say_category(struct advice *advice, const struct analysis *analysis, uint32_t moment,
                          uint64_t all)
 {
@@ -186,7 +187,8 @@ static bool say_category(struct advice *advice, const struct analysis *analysis,
         [CATEGORY_WEIGHTS] =
             "weights. To reduce them, use a lower precision, shard them, or keep them on the host",
         [CATEGORY_GRADIENTS] = "gradients. To reduce them, shard them or use a lower precision",
-        [CATEGORY_OPTIMIZER] = "the optimizer's state", /* which has advice of its own */
+        /* advise_optimizer() has its own advice for this */
+        [CATEGORY_OPTIMIZER] = "the optimizer's state",
         [CATEGORY_ACTIVATIONS] = ("activations. To reduce them, use a smaller batch, shorter "
                                   "sequences or torch.utils.checkpoint"),
         [CATEGORY_CACHES] =
@@ -203,7 +205,7 @@ static bool say_category(struct advice *advice, const struct analysis *analysis,
     return true;
 }
 
-/* Who has most at a moment. */
+/* Says which group has most memory at a moment. */
 static bool say_largest(struct advice *advice, const struct analysis *analysis, uint32_t moment,
                         uint64_t all)
 {
@@ -225,8 +227,8 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
     return true;
 }
 
-/* Where the size of the device is not known: how large one must be for all of it, with what failed;
- * and how much it had at least. */
+/* If the size of the recorded device is not known: says how large a device must be for the whole
+ * trace with the failed requests, and the least that the recorded one had. */
 static void say_least(struct advice *advice, const struct analysis *analysis,
                       const struct advice_replay *replay)
 {
@@ -253,7 +255,7 @@ static void say_least(struct advice *advice, const struct analysis *analysis,
                                   : "; whether it had that much is not known.");
 }
 
-/* An error in a recording that says nothing of segments: it shows what was allocated, and not what
+/* Advice on an error in a recording without segments, which shows what was allocated but not what
  * was reserved. */
 static bool advise_unsized(const struct analysis *analysis, const struct analysis_oom *oom,
                            uint32_t moment, uint64_t allocated, const struct advice_replay *replay,
@@ -277,7 +279,7 @@ static bool advise_unsized(const struct analysis *analysis, const struct analysi
     return said && say_category(advice, analysis, moment, allocated);
 }
 
-/* The last error: was it for a limit, for holes, for memory that waits, or for lack? */
+/* Advice on the last error: a limit, holes, memory that waits for streams, or too little memory. */
 static bool advise_out_of_memory(const struct analysis *analysis,
                                  const struct advice_replay *replay, struct advice_list *list)
 {
@@ -342,7 +344,7 @@ static bool advise_out_of_memory(const struct analysis *analysis,
     return true;
 }
 
-/* The largest leak, and how much all of them have. */
+/* Describes the largest leak, and how much all leaks have together. */
 static bool advise_leak(const struct analysis *analysis, struct advice_list *list)
 {
     size_t count;
@@ -375,8 +377,8 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
     return true;
 }
 
-/* What of the reserved memory the program never had, and lies free in holes; 0 where that is too
- * little to tell. */
+/* The bytes by which reserved memory exceeds the program's peak, as far as they are free in holes;
+ * 0 if that is too little for advice. */
 static uint64_t spare_of(const struct analysis *analysis)
 {
     const struct analysis_state *state = &analysis->at_peak_reserved;
@@ -400,8 +402,8 @@ bool advice_wants_least(const struct analysis *analysis)
            !analysis->range_count && !snapshot->tarn.there;
 }
 
-/* What a replay found: who needs less, by a quarter of what is too much or more, and who does
- * not. */
+/* Says what a replay found: which allocators need less, by a quarter of the excess or more, and
+ * which do not. */
 static void say_what_replays(struct advice *advice, const struct analysis *analysis,
                              const struct advice_replay *replay)
 {
@@ -429,8 +431,8 @@ static void say_what_replays(struct advice *advice, const struct analysis *analy
                     "would help.");
 }
 
-/* A state without a trace: what lies free in segments of its own is no hole, and goes back for the
- * asking. */
+/* Advice on a state without a trace. A segment without blocks is not a hole: it can be given
+ * back. */
 static bool advise_state(const struct analysis *analysis, struct advice_list *list)
 {
     const struct analysis_state *state = &analysis->at_peak_reserved;
@@ -463,7 +465,7 @@ static bool advise_state(const struct analysis *analysis, struct advice_list *li
     return true;
 }
 
-/* More is reserved than the program ever had, and what is too much lies in holes. */
+/* Advice if clearly more is reserved than the program ever had, and the excess lies in holes. */
 static bool advise_fragmentation(const struct analysis *analysis,
                                  const struct advice_replay *replay, struct advice_list *list)
 {
@@ -490,8 +492,9 @@ static bool advise_fragmentation(const struct analysis *analysis,
         late ? " While it was recorded, the program never had more than %s allocated."
              : " The program never has more than %s allocated.",
         units_bytes(analysis->at_peak.allocated).text);
-    if (is_tried(analysis, replay)) /* with what failed, which more was reserved for; that is told
-                                       above */
+    /* the replay also tried the failed requests, for which more was reserved; the advice above says
+     * that */
+    if (is_tried(analysis, replay))
         return true;
     if (replay && (replay->expandable.reserved || replay->tarn.reserved) &&
         !is_expandable(analysis) && !analysis->snapshot->tarn.there) {
@@ -530,7 +533,7 @@ static uint64_t bytes_of(const struct analysis *analysis, enum category category
     return bytes;
 }
 
-/* The optimizer's state is the largest thing there is. */
+/* Advice if the optimizer's state is the largest category. */
 static bool advise_optimizer(const struct analysis *analysis, struct advice_list *list)
 {
     uint64_t state = bytes_of(analysis, CATEGORY_OPTIMIZER),
@@ -539,9 +542,9 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
         !weights)
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
-    if (analysis->renewed >=
-        state / 4) /* it may replace the weights in that way, and nothing tells these from its
-                      state */
+    /* it may include weights that the optimizer replaces, which cannot be told apart from its
+     * state */
+    if (analysis->renewed >= state / 4)
         say(advice,
             "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, "
             "and perhaps the "
@@ -559,7 +562,7 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
     return true;
 }
 
-/* What keeps memory between uses, for the program that was recorded. */
+/* The name of what keeps memory between uses in the recorded program. */
 static const char *what_keeps(const struct analysis *analysis)
 {
     if (!analysis->snapshot->of_driver)
@@ -571,8 +574,8 @@ static const char *what_keeps(const struct analysis *analysis)
                                         "run the program with tarn run --pool.";
 }
 
-/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. What tarn run
- * --pool served did not. */
+/* Advice if memory goes to the driver and comes back although the program did not ask for that.
+ * Blocks that tarn run --pool served do not count. */
 static bool advise_returns(const struct analysis *analysis, struct advice_list *list)
 {
     uint64_t returned = 0, again = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What to make of a recording: a few sentences that say what happened and what to do. Each is
- * computed and has its figures; a healthy recording gets none. */
+/* Advice on a recording: a few sentences that say what happened and what to do. Each is computed
+ * and has its figures. A healthy recording gets none. */
 #ifndef TOOLS_ADVICE_H
 #define TOOLS_ADVICE_H
 
@@ -14,48 +14,50 @@ enum advice_kind {
     ADVICE_FRAGMENTATION,
     ADVICE_WAITING,
     ADVICE_OPTIMIZER,
-    ADVICE_RETURNS, /* to the driver */
+    ADVICE_RETURNS, /* memory that goes to the driver and comes back */
 };
 
 #define ADVICE_MOST 3
 
 struct advice {
     enum advice_kind kind;
-    uint64_t bytes;  /* that it is about */
-    uint32_t moment; /* that shows it */
+    uint64_t bytes;  /* the bytes that the advice is about */
+    uint32_t moment; /* a moment that shows it */
     char text[1200];
 };
 
 struct advice_list {
-    struct advice items[ADVICE_MOST]; /* what matters most first */
+    struct advice items[ADVICE_MOST]; /* the most important first */
     size_t count;
 };
 
 /* "out_of_memory", "leak", ... */
 const char *advice_name(enum advice_kind kind);
-/* What a replay of the same trace found, of one allocator. */
+/* The result of one allocator in a replay of the same trace. */
 struct advice_run {
-    bool ran;          /* else nothing is known */
-    uint64_t reserved; /* bytes, at most; 0: it does not run to its end, or not with what failed in
-                          the recording */
-    uint64_t served;   /* of the requests that failed in the recording, on a device of that size */
-    uint64_t least;    /* bytes: the smallest device for all of it, with what failed; 0: not
-                          searched */
+    bool ran; /* if false, nothing else is known */
+    /* peak bytes; 0: the trace does not run to its end, or not with the requests that failed in the
+     * recording */
+    uint64_t reserved;
+    /* how many of the requests that failed in the recording it serves, on a device of that size */
+    uint64_t served;
+    /* bytes of the smallest device for the whole trace with the failed requests; 0: not searched */
+    uint64_t least;
 };
 struct advice_replay {
-    uint64_t tried; /* requests that failed in the recording and were tried; 0 where the size of the
-                       device is not known */
+    /* requests that failed in the recording and were tried again; 0 if the size of the device is
+     * not known */
+    uint64_t tried;
     struct advice_run native, expandable, tarn;
 };
 
-/* `replay` may be NULL. False when memory is short. */
+/* `replay` may be NULL. False if memory is short. */
 bool advice_make(const struct analysis *analysis, const struct advice_replay *replay,
                  struct advice_list *list);
-/* Whether the advice would say what other allocators reserve, for which the trace must be
- * replayed. */
+/* True if the advice needs a replay, to say what other allocators reserve. */
 bool advice_wants_replay(const struct analysis *analysis);
-/* Whether it would say how large a device must be for what failed, since the recording does not
- * show how large it was. */
+/* True if the advice needs the smallest devices for the failed requests, because the recording does
+ * not show how large its device was. */
 bool advice_wants_least(const struct analysis *analysis);
 
 #endif

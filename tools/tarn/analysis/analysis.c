@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the making of an analysis: from a workload, which knows when each block lived, and from the
- * segment events.
+/* Owns the making of an analysis, from a workload, which knows the lifetimes of blocks, and from
+ * the segment events.
  *
- * Where memory was mapped before the trace is inferred as the workload infers blocks: what is given
- * back without having been taken was there from the beginning, and so was what the final state has
- * and no event explains. Ranges that are mapped at one time never overlap. Questions about a moment
- * are answered in analysis_moment.c, groups are made in analysis_group.c. */
+ * Memory that was mapped before the trace is inferred as the workload infers blocks: memory that is
+ * given back and was never taken was there from the beginning, and so was memory that only the
+ * final state has. Ranges that are mapped at one time never overlap. analysis_moment.c answers
+ * questions about a moment, analysis_group.c makes groups. */
 #include "analysis/analysis.h"
 
 #include "table.h"
@@ -21,12 +21,12 @@
 struct draft {
     struct analysis *analysis;
     const struct snapshot *snapshot;
-    const struct snapshot_trace *trace; /* NULL where there is none */
-    struct table final;                 /* address to place in snapshot.blocks, of the blocks in use
-                                           at the end */
-    uint32_t *final_segment;            /* by place in snapshot.blocks: its segment */
+    const struct snapshot_trace *trace; /* NULL without a trace */
+    /* address to index in snapshot.blocks, for the blocks in use at the end */
+    struct table final;
+    uint32_t *final_segment; /* for each of snapshot.blocks: its segment */
     size_t range_capacity, oom_capacity;
-    uint32_t *mapped; /* the ranges that are mapped now, by address */
+    uint32_t *mapped; /* the ranges that are mapped at this event, by address */
     size_t mapped_count, mapped_capacity;
 };
 
@@ -66,7 +66,7 @@ static bool draft_final_state(struct draft *draft)
     return true;
 }
 
-/* What the final state says of a block that was never freed. */
+/* Fills in what the final state says of a block that was never freed. */
 static void draft_from_final(const struct draft *draft, struct analysis_block *block, bool known)
 {
     const uint32_t *at = table_find(&draft->final, block->address, 0);
@@ -83,8 +83,8 @@ static void draft_from_final(const struct draft *draft, struct analysis_block *b
     block->tag = last->tag;
 }
 
-/* A block's first event says what it is; a free shows everything except where and by which thread
- * it was allocated. */
+/* Fills in what a block's first event says. A free has everything except the place and the thread
+ * of the allocation. */
 static void draft_from_event(const struct draft *draft, struct analysis_block *block,
                              uint32_t number, bool allocated)
 {
@@ -143,7 +143,7 @@ static bool draft_blocks(struct draft *draft)
     return true;
 }
 
-/* Without a trace: what is in use. */
+/* Without a trace: takes the blocks that are in use. */
 static bool draft_state_blocks(struct draft *draft)
 {
     struct analysis *analysis = draft->analysis;
@@ -176,7 +176,7 @@ static struct analysis_range *range_at(const struct draft *draft, size_t place)
     return &draft->analysis->ranges[draft->mapped[place]];
 }
 
-/* The place of the first mapped range that ends behind `address`. */
+/* The index of the first mapped range that ends behind `address`. */
 static size_t range_find(const struct draft *draft, uint64_t address)
 {
     size_t low = 0, high = draft->mapped_count;
@@ -214,8 +214,8 @@ static bool range_add(struct draft *draft, struct analysis_range range)
     return true;
 }
 
-/* Ends, at a moment, what is mapped of [address, address + size). What was not known to be mapped
- * there was there from the beginning if `before`; what sticks out goes on as ranges of its own. */
+/* Unmaps [address, address + size) at a moment. If `before`, parts that were not known to be mapped
+ * were so from the beginning. The parts of ranges on either side go on as ranges of their own. */
 static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t moment, bool before)
 {
     uint64_t at = gone.address, end = gone.address + gone.size;
@@ -251,7 +251,7 @@ static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t 
     return !before || range_add(draft, rest);
 }
 
-/* The parts of a final segment that no event explains. */
+/* Adds the parts of a final segment that no event explains. */
 static bool range_final(struct draft *draft, const struct snapshot_segment *segment)
 {
     struct analysis_range range = {.address = segment->address,
@@ -295,7 +295,7 @@ static bool draft_ranges(struct draft *draft)
                                        .pool = event->pool,
                                        .joins = event->action == SNAPSHOT_SEGMENT_MAP ||
                                                 event->action == SNAPSHOT_SEGMENT_UNMAP};
-        /* Mapped twice: the recording lost an unmapping. */
+        /* If memory is mapped a second time, the recording lost an unmapping */
         if (!range_end(draft, range, (uint32_t)i + 1, unmaps) || (maps && !range_add(draft, range)))
             return false;
     }
@@ -374,7 +374,7 @@ static uint32_t *sorted(const struct analysis *analysis, size_t count,
     return order;
 }
 
-/* Adds a size from one moment to another. */
+/* Adds a size to `changes`, from one moment to another. */
 static void add_life(uint64_t *changes, uint64_t size, uint32_t begin, uint32_t end)
 {
     if (end <= begin)
@@ -384,8 +384,8 @@ static void add_life(uint64_t *changes, uint64_t size, uint32_t begin, uint32_t 
         changes[end] -= size;
 }
 
-/* Where each sum was highest. What is free is what is reserved less what blocks take, as long as
- * each lies in what is reserved. */
+/* Finds where each sum was highest. Free memory is reserved memory less what blocks take, provided
+ * that each block lies in reserved memory. */
 static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t *reserved,
                        uint64_t *taken)
 {

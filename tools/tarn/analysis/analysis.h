@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What one device's part of a snapshot says, at every moment: which blocks lived, where memory was
- * mapped, what was free.
+/* What a snapshot says of one device at every moment: which blocks lived, where memory was mapped,
+ * what was free.
  *
- * A moment is a number of events: at moment 0 none has happened, at moment n the first n have. A
- * snapshot without a trace has the one moment 0, which is its state. Blocks and ranges are
- * rectangles in address and moments, so all that is asked of a moment is which of them it crosses.
- * Not thread-safe; the snapshot must outlive its analysis. */
+ * A moment is a number of events: at moment n the first n events have happened. A snapshot without
+ * a trace has only moment 0, which is its state. Blocks and ranges are rectangles of addresses and
+ * moments. What is true at a moment is a question of which rectangles it crosses. Not thread-safe.
+ * The snapshot must outlive its analysis. */
 #ifndef TOOLS_ANALYSIS_H
 #define TOOLS_ANALYSIS_H
 
@@ -24,7 +24,7 @@
 struct analysis_block {
     uint64_t address;
     uint64_t size;   /* bytes, as requested */
-    uint64_t room;   /* bytes that it took: as the final state has it, or rounded up to 512 */
+    uint64_t room;   /* bytes that it took: from the final state, or rounded up to 512 */
     uint32_t begin;  /* the first moment of its life; 0: it was there before the trace */
     uint32_t freed;  /* the first moment at which its program had freed it, or ANALYSIS_NEVER */
     uint32_t end;    /* the first moment at which it could be used again, or ANALYSIS_NEVER */
@@ -45,17 +45,15 @@ struct analysis_range {
 };
 
 struct analysis_oom {
-    uint32_t event; /* its number in the trace; the state in which it happened is that of the moment
-                       of this number */
+    uint32_t event; /* index of the event; at the moment of this number it has not happened yet */
     uint64_t asked; /* bytes */
     uint64_t device_free; /* bytes */
-    uint64_t there;       /* bytes: the device had them at least, what was allocated and what was
-                             free */
+    uint64_t there;       /* bytes that the device had at least: allocated and free together */
     uint32_t stream, pool, stack, tag, thread;
 };
 
-/* A call site: the frame that is shown, and with a depth of 2 or more the path to its caller.
- * Distinct ones are stored once. */
+/* A call site: a frame, and with a depth of 2 or more the path to its caller. Equal paths are
+ * stored once. */
 struct analysis_path {
     uint32_t frame;  /* of snapshot.frames */
     uint32_t caller; /* of analysis.paths; 0: none that is shown */
@@ -64,53 +62,54 @@ struct analysis_path {
 /* Sums over one moment, bytes. */
 struct analysis_state {
     uint64_t allocated;    /* sizes of the blocks that live, as requested */
-    uint64_t waiting;      /* the same of those that are freed and cannot be used again yet */
+    uint64_t waiting;      /* sizes of blocks that are freed and cannot be used again yet */
     uint64_t reserved;     /* mapped ranges */
-    uint64_t unused;       /* what of these no block covers */
+    uint64_t unused;       /* reserved memory that no block covers */
     uint64_t largest_free; /* the largest hole */
-    uint64_t idle;         /* what of `unused` lies in ranges without a block */
-    uint64_t largest_hole; /* the largest hole that is not only of such ranges */
+    uint64_t idle;         /* the part of `unused` that lies in ranges without a block */
+    uint64_t largest_hole; /* the largest hole that touches a range with a block */
     size_t blocks, waiting_blocks, ranges, holes, idle_ranges, idle_holes;
 };
 
 struct analysis {
     const struct snapshot *snapshot;
-    struct workload workload; /* zeroed where there is no trace */
+    struct workload workload; /* all zero without a trace */
     int device;
     bool has_trace, has_times;
     uint32_t event_count;
-    uint64_t *times;               /* ns since the first event, by moment; event_count + 1 of them,
-                                      never falling */
-    struct analysis_block *blocks; /* by begin; those of moment 0 by address */
+    /* ns since the first event, by moment; event_count + 1 values in ascending order */
+    uint64_t *times;
+    struct analysis_block *blocks; /* ordered by `begin`; those of moment 0 by address */
     struct analysis_range *ranges;
     struct analysis_oom *ooms;
     size_t block_count, range_count, oom_count;
     uint32_t *by_address; /* the blocks in order of address, then of begin */
     uint32_t *range_by_address;
-    uint32_t *sites;             /* by stack: its call site, of paths; see below */
+    uint32_t *sites;             /* for each stack: its call site, an index of paths */
     struct analysis_path *paths; /* index 0 stands for "no path" */
     size_t path_count;
-    uint32_t *modules;                  /* by stack: its module, of module_paths; 0: none is told */
-    struct analysis_path *module_paths; /* the same for modules: the line of the first frame says
-                                           nothing */
+    /* for each stack: its module, an index of module_paths; 0: not known */
+    uint32_t *modules;
+    /* the same for modules; the line of a path's first frame has no meaning */
+    struct analysis_path *module_paths;
     size_t module_count;
-    uint8_t *categories; /* by block: enum category */
-    uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the
-                            trace */
-    /* By text: a text that begins with the same part before the first "/" and stands for all of
-     * these. */
+    uint8_t *categories; /* for each block: enum category */
+    /* bytes that were freed while an optimizer ran: its own blocks, and those from before the
+     * trace */
+    uint64_t renewed;
+    /* For each text: one text that stands for all with the same part before the first "/". */
     uint32_t *tops;
 
-    uint32_t peak;          /* the first moment at which `allocated` is highest */
-    uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most
-                               is allocated */
-    uint32_t emptiest;      /* the first moment at which most of `reserved` is free */
+    uint32_t peak; /* the first moment at which `allocated` is highest */
+    /* the first moment at which `allocated` is highest, of those at which `reserved` is highest */
+    uint32_t peak_reserved;
+    uint32_t emptiest; /* the first moment at which the free part of `reserved` is highest */
     struct analysis_state at_peak, at_peak_reserved, at_emptiest;
 };
 
-/* Whether a snapshot has anything of a device: a trace or segments. */
+/* True if a snapshot has a trace or segments of a device. */
 bool analysis_exists(const struct snapshot *snapshot, int device);
-/* How many devices to ask for: one more than the highest that a snapshot names. */
+/* One more than the highest number of a device that a snapshot names. */
 int analysis_devices(const struct snapshot *snapshot);
 
 /* False with `analysis` zeroed when memory is short or the trace has 2^31 events. */
@@ -121,31 +120,31 @@ void analysis_finish(struct analysis *analysis);
  * show why, and a replay, which places the blocks from before it anew, does not either. */
 bool analysis_begins_late(const struct analysis *analysis);
 
-/* The states at `count` moments that do not fall. False when memory is short. */
+/* The states at `count` moments in ascending order. False if memory is short. */
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,
                      struct analysis_state *states);
 
-/* The moment of an error, by its place in `ooms`. */
+/* The moment of an error; `place` is its index in `ooms`. */
 static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size_t place)
 {
     uint32_t event = analysis->ooms[place].event;
     return event < analysis->event_count ? event : analysis->event_count;
 }
-/* The states at all errors, found in one walk, since a program that goes on after them may have
- * many; the caller frees it. NULL when memory is short. */
+/* The states at all errors, found in one walk, since a program may have many. The caller frees it.
+ * NULL if memory is short. */
 struct analysis_state *analysis_oom_states(const struct analysis *analysis);
 
-/* How a range of moments went: [from, to), and the moments at which its extremes were. */
+/* The extremes of a range of moments [from, to). */
 struct analysis_span {
     uint64_t allocated, reserved; /* the highest of each, bytes */
     uint32_t highest;             /* the first moment at which `allocated` was so */
 };
-/* Divides all moments into `count` spans, by time where the trace has times, else by events. A span
- * of time in which nothing happened has what was before it. False when memory is short. */
+/* Divides all moments into `count` spans: by time if the trace has times, otherwise by events. A
+ * span in which nothing happens has the state from before. False if memory is short. */
 bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans, size_t count);
 
-/* Whether a block is allocated at a moment, and whether it is freed but not to be used again
- * yet. */
+/* analysis_lives(): a block is allocated at a moment. analysis_waits(): it is freed and cannot be
+ * used again yet. */
 static inline bool analysis_lives(const struct analysis_block *block, uint32_t moment)
 {
     return block->begin <= moment && moment < block->freed;
@@ -155,14 +154,17 @@ static inline bool analysis_waits(const struct analysis_block *block, uint32_t m
     return block->freed <= moment && moment < block->end;
 }
 
-/* The blocks that live at a moment, the largest first and then by address; the caller frees it.
- * NULL when memory is short. */
+/* The blocks that live at a moment, the largest first, then by address. The caller frees it. NULL
+ * if memory is short. */
 uint32_t *analysis_alive(const struct analysis *analysis, uint32_t moment, size_t *count);
 
-/* What blocks are put together by. A call site is the innermost frame that belongs to neither
- * PyTorch nor Python nor an installed package and only hands on what it allocates; where a stack
- * has none such, one that hands on, of a backward function, or of what is no allocator. A module is
- * told by the forward() functions of a stack: analysis_module.c. */
+/* What blocks are grouped by.
+ *
+ * A call site is the innermost frame of the program's own code that does not merely pass memory on.
+ * Code of PyTorch, Python and installed packages is not the program's own. If a stack has no such
+ * frame, the site is a frame that passes memory on, or else one of a backward function, or else one
+ * outside of the allocator. analysis_module.c finds the module from the forward() functions of a
+ * stack. */
 enum analysis_by {
     ANALYSIS_BY_TAG,
     ANALYSIS_BY_TOP, /* the part of the tag before the first "/" */
@@ -175,44 +177,44 @@ enum analysis_by {
     ANALYSIS_BY_COUNT,
 };
 
-/* The call site of blocks without a stack that were there before the recording began. */
+/* The call site of blocks that have no stack because they were there before the recording began. */
 #define ANALYSIS_SITE_BEFORE UINT32_MAX
 
 struct analysis_group {
-    uint32_t
-        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, module, stream, pool, thread; 0
-                of the first two: none is known */
+    /* a text, category, call site or ANALYSIS_SITE_BEFORE, module, stream, pool or thread; 0 of a
+     * text or category: not known */
+    uint32_t key;
     uint64_t bytes;
     size_t blocks;
 };
 
 uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by,
                       const struct analysis_block *block);
-/* The groups of the blocks that live at a moment, the largest first; the caller frees it. NULL when
+/* The groups of the blocks that live at a moment, the largest first. The caller frees it. NULL if
  * memory is short. */
 struct analysis_group *analysis_groups(const struct analysis *analysis, enum analysis_by by,
                                        uint32_t moment, size_t *count);
-/* What to call a group, cut to `size` bytes; the same in every file that has the same of it. Gives
- * `label`. */
+/* Writes the name of a group, cut to `size` bytes, and returns `label`. Equal groups of two files
+ * have equal names. */
 const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key,
                            char *label, size_t size);
 
-/* How call sites are made of stacks. */
+/* How call sites are made from stacks. */
 struct analysis_folding {
-    unsigned depth;           /* so many frames of a stack: the site, its callers; 0: all of them */
-    const char *const *folds; /* functions and files with one of these in their name hand on what
-                                 they allocate, too */
+    unsigned depth; /* frames per call site: the site and its callers; 0: all */
+    /* parts of names: functions and files that contain one of them also pass memory on */
+    const char *const *folds;
     size_t fold_count;
 };
 
-/* Makes the call sites again. False when memory is short; then the analysis is as it was. */
+/* Makes the call sites again. False if memory is short; then the analysis is unchanged. */
 bool analysis_fold(struct analysis *analysis, const struct analysis_folding *folding);
-/* Writes a call site's label; gives what snprintf() would. */
+/* Writes a call site's label. Returns what snprintf() would. */
 int analysis_site_label(const struct analysis *analysis, uint32_t site, char *label, size_t size);
 
-/* Finds the modules. False when memory is short; then the analysis is as it was. */
+/* Finds the modules. False if memory is short; then the analysis is unchanged. */
 bool analysis_modules_make(struct analysis *analysis);
-/* Writes a module's label; gives what snprintf() would. */
+/* Writes a module's label. Returns what snprintf() would. */
 int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label,
                           size_t size);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the comparison of two analyses. Keys are numbers of one snapshot, so what two have in common
- * is found by label. */
+/* Owns the comparison of two analyses. Keys are numbers within one snapshot, so common groups are
+ * found by label. */
 #include "analysis/analysis_diff.h"
 
 #include "units.h"
@@ -44,7 +44,7 @@ static void add(struct analysis_change *changes, size_t *count, const struct ana
     }
 }
 
-/* Puts the second of two together with the first. */
+/* Adds the second of two changes to the first. */
 static void join(struct analysis_change *one, const struct analysis_change *two)
 {
     one->before += two->before;
@@ -53,7 +53,7 @@ static void join(struct analysis_change *one, const struct analysis_change *two)
     one->blocks_after += two->blocks_after;
 }
 
-/* The label of a call site without its lines: "load  train.py:33" to "load  train.py". */
+/* Removes the lines from the label of a call site: "load  train.py:33" becomes "load  train.py". */
 static void drop_lines(const char *label, char *plain)
 {
     for (const char *at = label; *at; at++) {
@@ -67,11 +67,11 @@ static void drop_lines(const char *label, char *plain)
     *plain = '\0';
 }
 
-/* A call site that one side lacks. */
+/* A call site that only one side has. */
 struct orphan {
     char plain[sizeof((struct analysis_change *)0)->label];
-    size_t place; /* of the changes */
-    bool after;   /* the later one has it */
+    size_t place; /* index in the changes */
+    bool after;   /* the later side has it */
 };
 
 static int compare_orphans(const void *left, const void *right)
@@ -81,8 +81,8 @@ static int compare_orphans(const void *left, const void *right)
     return order ? order : (int)a->after - (int)b->after;
 }
 
-/* Matches what an edit moved, where exactly one call site of each side can be meant. Gives how many
- * changes remain, or SIZE_MAX when memory is short. */
+/* Matches call sites that an edit moved, if exactly one of each side can be meant. Returns how many
+ * changes remain, or SIZE_MAX if memory is short. */
 static size_t match_moved(struct analysis_change *changes, size_t count)
 {
     struct orphan *orphans = malloc((count + 1) * sizeof *orphans);
@@ -201,7 +201,8 @@ static uint64_t allocated(const struct analysis *analysis, uint32_t moment, bool
     return state.allocated;
 }
 
-/* The first change is the largest, so the first of the same direction is that of most weight. */
+/* The first change in the same direction as the whole. Changes are sorted by size, so it is the
+ * largest. */
 static const struct analysis_change *find_cause(const struct analysis_change *changes, size_t count,
                                                 bool grown)
 {

@@ -2,21 +2,22 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What grew from one analysis to another: groups of the blocks that live at a moment of each,
- * matched by their labels. A call site that only one of them has matches the one that only the
- * other has of the same functions and files: an edit above it moved its line. */
+ * matched by their labels. A call site that only one side has is matched with one that only the
+ * other has if their functions and files are the same: an edit above it has moved its line. */
 #ifndef TOOLS_ANALYSIS_DIFF_H
 #define TOOLS_ANALYSIS_DIFF_H
 
 #include "analysis/analysis.h"
 
 struct analysis_change {
-    char label[160]; /* as in the later one, if it has the group */
+    char label[160]; /* that of the later side, if it has the group */
     char before_label[160];
     uint64_t before, after; /* bytes */
     size_t blocks_before, blocks_after;
 };
 
-/* The groups of both, what changed most first; the caller frees it. NULL when memory is short. */
+/* The groups of both sides, the largest change first. The caller frees it. NULL if memory is
+ * short. */
 struct analysis_change *analysis_diff(const struct analysis *before, uint32_t before_moment,
                                       const struct analysis *after, uint32_t after_moment,
                                       enum analysis_by by, size_t *count);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns how blocks are put together: by tag, call site, module, stream, pool, thread.
+/* Owns the grouping of blocks: by tag, call site, module, stream, pool or thread.
  *
- * A key is a number of the snapshot, so grouping compares no texts; labels are the same in two
- * files where the thing is the same, so files are compared by label. */
+ * A key is a number within the snapshot, so grouping compares no texts. Labels do not depend on the
+ * snapshot, so files are compared by label. */
 #include "analysis/analysis.h"
 
 #include "analysis/category.h"
@@ -25,7 +25,7 @@ static size_t top_length(const char *text)
     return strcspn(text, "/");
 }
 
-/* By the part before the first "/", so that those who share it are neighbours. */
+/* Compares the parts before the first "/", so that texts with the same part become neighbours. */
 static int compare_tops(const char *a, const char *b)
 {
     size_t x = top_length(a), y = top_length(b);
@@ -112,7 +112,7 @@ static int compare_groups(const void *left, const void *right)
 
 /* Groups under construction. */
 struct draft {
-    struct table places; /* by key */
+    struct table places; /* key to index in the list */
     struct analysis_group *groups;
     size_t count, capacity;
 };
@@ -172,7 +172,7 @@ static const char *thread_name(const struct snapshot *snapshot, uint32_t number)
     return "";
 }
 
-/* Cuts at a whole character. */
+/* Cuts a label between two characters of UTF-8. */
 static void cut(char *label, size_t size, int wanted)
 {
     if (wanted < 0 || (size_t)wanted < size)

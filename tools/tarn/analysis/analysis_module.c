@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns modules: which part of a model allocated a block, as far as the frames of a stack tell.
+/* Owns modules: which part of a model allocated a block, as far as the frames of a stack show it.
  *
- * PyTorch writes no name of a module into a frame. What tells is the chain of forward() functions:
- * the innermost one is the module that allocates, and the line at which each of the others calls
- * the next says which of its children that is. A module that makes its weights itself is told by
- * the chain of its __init__(). A frame that a recording named after a module ("layers.0 (Block)")
- * is taken by its word. Stacks are a tree whose callers have lower numbers, so that one pass finds
- * all. */
+ * PyTorch writes no module's name into a frame. The chain of forward() functions shows it: the
+ * innermost one belongs to the module that allocates, and the line at which each of the others
+ * calls the next identifies the child. For a module that creates its own weights, the chain of
+ * __init__() does the same. A frame that the recording itself named after a module ("layers.0
+ * (Block)") is trusted. A stack's caller has a lower number than the stack, so one pass finds all
+ * modules. */
 #include "analysis/analysis.h"
 #include "analysis/paths.h"
 
@@ -19,17 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a frame says of modules. */
+/* What a frame shows about modules. */
 enum part { PART_NONE, PART_FORWARD, PART_INIT, PART_LIBRARY_INIT, PART_NAMED, PART_FUNCTION };
 
 /* Modules under construction. */
 struct draft {
-    uint8_t *parts;  /* by frame */
-    uint32_t *heads; /* by frame: the first that has the same function of the same file, whose line
-                        says nothing */
-    uint32_t *inner; /* by stack: the path of the forward() functions, each with its line; 0:
-                        none */
-    uint32_t *inits; /* the same of __init__() */
+    uint8_t *parts; /* by frame */
+    /* for each frame: the first frame with the same function and file; the line of that frame has
+     * no meaning */
+    uint32_t *heads;
+    /* for each stack: the path of its forward() functions with their lines; 0: none */
+    uint32_t *inner;
+    uint32_t *inits; /* the same for __init__() */
     struct paths paths;
 };
 
@@ -39,14 +40,14 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* Whether a function has this name, or is a class's of this name ("Block.forward"). */
+/* True if a function, or a class's function, has this name ("Block.forward"). */
 static bool is_named(const char *name, const char *wanted)
 {
     size_t length = strlen(name), tail = strlen(wanted);
     return ends_with(name, wanted) && (length == tail || name[length - tail - 1] == '.');
 }
 
-/* "layers.0.attention (Attention)" */
+/* True for a name such as "layers.0.attention (Attention)". */
 static bool is_module_name(const char *name)
 {
     const char *class = strstr(name, " (");
@@ -66,9 +67,9 @@ static enum part part_of(const struct snapshot *snapshot, const struct snapshot_
     bool of_torch = strstr(file, "/torch/") || strncmp(file, "torch/", 6) == 0;
     bool of_modules = of_torch && strstr(file, "torch/nn/modules/");
     if (is_named(name, "apply") && ends_with(file, "autograd/function.py"))
-        return PART_FUNCTION; /* its forward() is an operation's, no module's */
+        return PART_FUNCTION; /* its forward() is that of an operation, not of a module */
     if (ends_with(file, "nn/modules/container.py") || ends_with(file, "nn/modules/module.py") ||
-        (of_torch && !of_modules)) /* these only call others */
+        (of_torch && !of_modules)) /* these functions only call others */
         return PART_NONE;
     if (is_named(name, "forward"))
         return PART_FORWARD;
@@ -92,7 +93,8 @@ static bool find_parts(const struct snapshot *snapshot, struct draft *draft)
     return done;
 }
 
-/* Inherits from the caller, and goes one module deeper where the frame is one's. */
+/* Each stack inherits its caller's module, and goes one module deeper if its frame belongs to
+ * one. */
 static bool find_modules(const struct snapshot *snapshot, struct draft *draft, uint32_t *modules)
 {
     for (size_t i = 1; i < snapshot->stack_count; i++) {
@@ -155,8 +157,8 @@ bool analysis_modules_make(struct analysis *analysis)
 
 /* --- labels --- */
 
-/* "Block" of "Block.forward", "Linear" of PyTorch's own linear.py, the file of another; outside of
- * the innermost with the line of the call. */
+/* Writes a part's name: "Block" of "Block.forward", "Linear" of PyTorch's own linear.py, otherwise
+ * the file. All except the innermost part also have the line of the call. */
 static int part_label(const struct snapshot *snapshot, const struct snapshot_frame *frame,
                       bool innermost, char *label, size_t size)
 {
@@ -183,7 +185,7 @@ int analysis_module_label(const struct analysis *analysis, uint32_t module, char
 {
     if (!module)
         return snprintf(label, size, "no module");
-    char none[1] = ""; /* what does not fit is only counted */
+    char none[1] = ""; /* what does not fit is counted and not written */
     size_t written = 0;
     for (uint32_t at = module; at; at = analysis->module_paths[at].caller) {
         size_t room = written < size ? size - written : 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the questions about moments: sums, holes, who lives.
+/* Owns the questions about moments: sums, holes, live blocks.
  *
- * Several moments are answered in one sweep: a bit a block and a bit a range, in order of address,
- * say what is there now. Between two moments only the bits of what began or ended change, so a
- * moment costs a look at the bits and at what lives. */
+ * Several moments are answered in one sweep. One bit per block and one per range, in order of
+ * address, say what exists at the moment. Between two moments only the bits of what began or ended
+ * change. So a moment costs a pass over the bits and over what they say exists. */
 #include "analysis/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What began or ended, in the order of moments: `place` is an index of by_address or
+/* A begin or an end, in the order of moments. `place` is an index of by_address or
  * range_by_address. */
 struct change {
     uint32_t moment, place;
@@ -31,8 +31,8 @@ static int compare_changes(const void *left, const void *right)
     return (a->moment > b->moment) - (a->moment < b->moment);
 }
 
-/* Every begin and end after moment 0; the caller frees it. What lives at moment 0 is set in the
- * bits. */
+/* Lists every begin and end after moment 0, and sets the bits of what exists at moment 0. The
+ * caller frees the list. */
 static struct change *list_changes(const struct analysis *analysis, uint64_t *blocks,
                                    uint64_t *ranges, size_t *count)
 {
@@ -63,7 +63,7 @@ static struct change *list_changes(const struct analysis *analysis, uint64_t *bl
     return changes;
 }
 
-/* A walk over what is set in the bits. */
+/* A walk over the bits that are set. */
 struct walk {
     const uint64_t *bits;
     size_t words, word;
@@ -87,7 +87,7 @@ static struct walk walk_begin(const uint64_t *bits, size_t words)
     return (struct walk){bits, words, 0, bits[0]};
 }
 
-/* Free memory up to an end; `torn`: a block lies in one of its ranges. */
+/* A stretch of free memory. `torn`: a block lies in one of its ranges. */
 struct hole {
     uint64_t size;
     bool torn;
@@ -107,8 +107,8 @@ static void add_hole(struct analysis_state *state, struct hole *hole)
     *hole = (struct hole){0};
 }
 
-/* Goes through ranges and blocks side by side, by address. A hole ends where a block begins, and
- * where a range ends unless the next touches it and both may join. */
+/* Goes through ranges and blocks together, by address. A hole ends where a block begins. It also
+ * ends at the end of a range, unless the next range touches it and both may join. */
 static void sum_up(const struct analysis *analysis, uint32_t moment, const uint64_t *blocks,
                    const uint64_t *ranges, size_t block_words, size_t range_words,
                    struct analysis_state *state)
@@ -118,7 +118,7 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
     const struct analysis_range *before = NULL;
     size_t place;
     struct hole hole = {0};
-    uint64_t at = 0; /* up to where memory is accounted for */
+    uint64_t at = 0; /* the address up to which memory is accounted for */
     bool more = walk_next(&block_walk, &place);
     const struct analysis_block *block =
         more ? &analysis->blocks[analysis->by_address[place]] : NULL;
@@ -165,7 +165,7 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
         before = range;
     }
     add_hole(state, &hole);
-    /* A file may have blocks where it shows no memory. */
+    /* A file may have blocks outside of its segments. */
     for (; block; block = walk_next(&block_walk, &place)
                               ? &analysis->blocks[analysis->by_address[place]]
                               : NULL) {
@@ -246,7 +246,7 @@ bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans
     size_t span = 0;
     for (uint32_t moment = 0; made && moment <= analysis->event_count; moment++) {
         size_t here = span_of(analysis, moment, count);
-        for (; span <= here; span++) /* begins with what was before it */
+        for (; span <= here; span++) /* a span begins with the state from before it */
             spans[span] =
                 (struct analysis_span){now_allocated, now_reserved, moment ? moment - 1 : 0};
         now_allocated += allocated[moment];

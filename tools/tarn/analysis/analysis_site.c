@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns call sites: which frames of a stack tell who wanted the memory, and how they are called.
+/* Owns call sites: which frame of a stack shows who wanted the memory, and its label.
  *
- * Each frame has a rank, by its names alone. A stack's site is its nearest frame of the highest
- * rank in it; its callers are the frames outside of that, down to the rank of a wrapper. Stacks are
- * a tree whose callers have lower numbers, so that one pass finds all. */
+ * Each frame has a rank, which depends only on its names. A stack's site is its innermost frame of
+ * the highest rank. The callers are the frames outside of it whose rank is at least that of a
+ * wrapper. A stack's caller has a lower number than the stack, so one pass finds all sites. */
 #include "analysis/analysis.h"
 #include "analysis/paths.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How much a frame tells of who wanted the memory. */
+/* How much a frame shows of who wanted the memory, from least to most. */
 enum rank { RANK_MACHINERY, RANK_LIBRARY, RANK_BACKWARD, RANK_WRAPPER, RANK_OWN };
 
 static bool has_any(const char *text, const char *const *parts)
@@ -33,7 +33,7 @@ static bool is_any(const char *text, size_t length, const char *const *names)
     return false;
 }
 
-/* How much of a function's name to show: of a C++ one, what is before its parameters. */
+/* The length of a function's name without the parameters of C++. */
 static int name_length(const char *name)
 {
     int depth = 0;
@@ -48,8 +48,8 @@ static int name_length(const char *name)
     return (int)strlen(name);
 }
 
-/* Whether a function of the program only hands on what it allocates: "allocate",
- * "Buffer::allocate(size_t)", "cuda_malloc". */
+/* True for names of functions that only pass memory on: "allocate", "Buffer::allocate(size_t)",
+ * "cuda_malloc". */
 static bool is_wrapper(const char *name)
 {
     static const char *const names[] = {"alloc",       "allocate", "malloc", "calloc", "realloc",
@@ -69,8 +69,8 @@ static bool is_wrapper(const char *name)
     return false;
 }
 
-/* Whether a file is PyTorch's, wherever that is: in a tree of its sources, or named from its
- * package on. A folder of the program may be called "torch", too. */
+/* True if a file is PyTorch's: in a tree of its sources, or in its package. A folder of the program
+ * may be called "torch" too. */
 static bool is_torch(const char *file)
 {
     static const char *const parts[] = {"_",
@@ -120,7 +120,8 @@ static bool is_torch(const char *file)
 static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_frame *frame,
                          const struct analysis_folding *folding)
 {
-    /* The recording of the stack, allocators, and what every thread begins with. */
+    /* Parts of names of the code that records stacks, of allocators, and of what every thread
+     * begins with. */
     static const char *const machinery[] = {"torch::unwind",
                                             "CapturedTraceback",
                                             "gather_with_cpp",
@@ -163,16 +164,18 @@ static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_
 
 /* Call sites under construction. */
 struct draft {
-    uint8_t *ranks;  /* by frame */
-    uint32_t *shown; /* by stack: the nearest stack of its own or outside whose frame is shown as a
-                        caller; 0: none */
-    uint32_t *best, *inner, *next; /* by stack: whose frame is its site; its path at the depth so
-                                      far, at the next */
+    uint8_t *ranks; /* by frame */
+    /* for each stack: the innermost stack, itself or a caller, whose frame is shown as a caller; 0:
+     * none */
+    uint32_t *shown;
+    /* for each stack: the stack whose frame is its site; its path at the current depth; at the next
+     * depth */
+    uint32_t *best, *inner, *next;
     struct paths paths;
 };
 
-/* The paths of all stacks, as deep as they are wanted: those of one frame, with them those of two,
- * ... */
+/* Makes the paths of all stacks: first those of one frame, from them those of two, and so on to the
+ * depth. */
 static bool make_paths(const struct snapshot *snapshot, struct draft *draft, unsigned depth,
                        uint32_t *sites)
 {
@@ -184,7 +187,7 @@ static bool make_paths(const struct snapshot *snapshot, struct draft *draft, uns
         draft->best[i] = outer_tells_more ? outer : (uint32_t)i;
         draft->shown[i] = rank >= RANK_WRAPPER ? (uint32_t)i : draft->shown[stack->caller];
     }
-    /* Whole: that of its caller is there already */
+    /* With all callers: the path of a stack's caller exists already */
     for (size_t i = 1; !depth && i < snapshot->stack_count; i++) {
         uint32_t caller = draft->shown[snapshot->stacks[i].caller], own = draft->best[i];
         draft->inner[i] =
@@ -265,7 +268,7 @@ int analysis_site_label(const struct analysis *analysis, uint32_t site, char *la
 {
     if (!site || site == ANALYSIS_SITE_BEFORE)
         return snprintf(label, size, "%s", site ? "from before the recording" : "no stack");
-    char none[1] = ""; /* what does not fit is only counted */
+    char none[1] = ""; /* what does not fit is counted and not written */
     size_t written = 0;
     for (uint32_t at = site; at; at = analysis->paths[at].caller) {
         size_t room = written < size ? size - written : 0;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the categories of blocks; the rules are in category.h. Tags are not looked at. */
+/* Owns the categories of blocks. The rules are in category.h. Tags play no part. */
 #include "analysis/category.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define FORWARD_STACKS \
-    8 /* more than so many that keep something belong to a model that is
-         trained */
+    8 /* if more stacks of the forward pass than this keep something, the model is being trained */
 
-/* What the frames of a stack say. */
+/* What the frames of a stack show; bits. */
 enum place {
     IN_WORKSPACE = 1,
     IN_OPTIMIZER = 2,
@@ -24,20 +23,22 @@ enum place {
 /* Categories under construction. */
 struct draft {
     const struct analysis *analysis;
-    uint16_t *places;       /* by stack: bits of enum place; above them a reader's rule, a category
-                               + 1 */
-    uint32_t *first, *last; /* by backward pass: the moments of its first and its last allocation */
-    uint32_t
-        *births; /* moments of all allocations in backward passes, except what they compute of the
-                    forward pass again */
-    uint64_t *sizes;   /* of weights, sorted */
-    uint32_t *next[2]; /* by block: when its stack allocates next, and after that */
-    uint32_t *kept;    /* stacks of the forward pass that keep something, as far as they are
-                          counted */
+    /* for each stack: bits of enum place; above them a user's rule, as category + 1 */
+    uint16_t *places;
+    /* for each backward pass: the moments of its first and its last allocation */
+    uint32_t *first, *last;
+    /* moments of all allocations in backward passes, except those that recompute the forward
+     * pass */
+    uint32_t *births;
+    uint64_t *sizes; /* of weights, sorted */
+    /* for each block: the moments of its stack's next allocation and of the one after that */
+    uint32_t *next[2];
+    /* stacks of the forward pass that keep something; counting stops above FORWARD_STACKS */
+    uint32_t *kept;
     size_t pass_count, birth_count, size_count, kept_count;
-    bool bare;  /* stacks of backward passes are empty: only Python's were recorded */
-    bool moved; /* a module made or moved weights in the recording */
-    bool state; /* an optimizer made state in the recording, or there is none */
+    bool bare;  /* backward passes have empty stacks, because only Python's frames were recorded */
+    bool moved; /* a module created or moved weights in the recording */
+    bool state; /* an optimizer created state in the recording, or there is no optimizer */
     uint8_t *categories;
 };
 
@@ -74,9 +75,8 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
         (strstr(name, "torch::autograd::generated::") && strstr(name, "Backward")))
         return IN_BACKWARD;
     size_t length = strlen(file);
-    if (length < 3 ||
-        strcmp(file + length - 3, ".py") != 0) /* other programs have functions and files of these
-                                                  names, too */
+    /* programs in other languages have functions and files of these names too */
+    if (length < 3 || strcmp(file + length - 3, ".py") != 0)
         return 0;
     if (strstr(file, "/optim/") || strstr(file, "optimizer"))
         return IN_OPTIMIZER;
@@ -88,8 +88,8 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
                                                                                       : 0;
 }
 
-/* A stack is where its frames are; of rules, the nearest frame's. False where no stack tells
- * anything. */
+/* Finds out what each stack shows: the sum of its frames, and the rule of its innermost frame that
+ * has one. False if no stack shows anything. */
 static bool find_places(struct draft *draft, const struct category_rule *rules, size_t rule_count)
 {
     const struct snapshot *snapshot = draft->analysis->snapshot;
@@ -116,7 +116,7 @@ static unsigned block_place(const struct draft *draft, const struct analysis_blo
 
 /* --- time --- */
 
-/* An allocation of a forward pass or of an optimizer ends a backward pass. */
+/* Finds the backward passes. An allocation in a forward pass or an optimizer ends one. */
 static void find_passes(struct draft *draft)
 {
     const struct analysis *analysis = draft->analysis;
@@ -139,7 +139,7 @@ static void find_passes(struct draft *draft)
     }
 }
 
-/* How many of `count` moments, which do not fall, are not after `moment`. */
+/* How many of `count` ascending moments are at or before `moment`. */
 static size_t until(const uint32_t *moments, size_t count, uint32_t moment)
 {
     size_t low = 0, high = count;
@@ -153,7 +153,7 @@ static size_t until(const uint32_t *moments, size_t count, uint32_t moment)
     return low;
 }
 
-/* When each block's stack allocates next, and after that; ANALYSIS_NEVER where it does not. */
+/* Finds when each block's stack allocates next, and after that; ANALYSIS_NEVER if it does not. */
 static bool find_next(struct draft *draft)
 {
     const struct analysis *analysis = draft->analysis;
@@ -173,8 +173,8 @@ static bool find_next(struct draft *draft)
     return true;
 }
 
-/* Whether a block outlives the backward pass after its birth and the one after that; where it is
- * the last, whether it stays at all. */
+/* True if a block outlives the backward pass after its birth and the next one. If there is no next
+ * one: if it is never freed. */
 static bool stays(const struct draft *draft, const struct analysis_block *block)
 {
     size_t pass = until(draft->first, draft->pass_count, block->begin);
@@ -192,19 +192,19 @@ static bool outlives_two_passes(const struct draft *draft, const struct analysis
     return pass + 1 < draft->pass_count && block->freed > draft->last[pass + 1];
 }
 
-/* Whether a block is there when something of a backward pass is allocated after it. */
+/* True if a block lives when a backward pass allocates something after it. */
 static bool meets_backward(const struct draft *draft, const struct analysis_block *block)
 {
     size_t next = until(draft->births, draft->birth_count, block->begin);
     return next < draft->birth_count && block->freed > draft->births[next];
 }
 
-/* Whether a block was freed while an optimizer ran. */
+/* True if a block was freed while an optimizer ran. */
 static bool freed_by_optimizer(const struct draft *draft, const struct analysis_block *block)
 {
     const struct analysis *analysis = draft->analysis;
     size_t low = 0, high = analysis->block_count;
-    while (low < high) { /* the first block that was allocated after it was freed */
+    while (low < high) { /* finds the first block that was allocated after the free */
         size_t middle = low + (high - low) / 2;
         if (analysis->blocks[middle].begin <= block->freed)
             low = middle + 1;
@@ -216,15 +216,14 @@ static bool freed_by_optimizer(const struct draft *draft, const struct analysis_
            block_place(draft, &analysis->blocks[low]) & IN_OPTIMIZER;
 }
 
-/* Whether it saw a backward pass besides, which is what becomes of state that each step makes
- * anew. */
+/* True if it also lived through a backward pass: state that each step makes anew ends so. */
 static bool replaced_by_optimizer(const struct draft *draft, const struct analysis_block *block)
 {
     return freed_by_optimizer(draft, block) && meets_backward(draft, block);
 }
 
-/* Whether a block is there when its stack has allocated twice more; of the last ones, whether they
- * stay. */
+/* True if a block lives when its stack has allocated twice more. For a stack's last two blocks: if
+ * it is never freed. */
 static bool outlives_two_more(const struct draft *draft, size_t i)
 {
     const struct analysis_block *block = &draft->analysis->blocks[i];
@@ -294,8 +293,8 @@ static enum category of_backward(const struct draft *draft, const struct analysi
                                                           : CATEGORY_TEMPORARIES;
 }
 
-/* What a program that only runs its model keeps besides what the model's modules made: memory that
- * waits for keys and values. */
+/* True for what a program that only runs its model keeps in addition to its weights: room for keys
+ * and values. */
 static bool of_server(const struct draft *draft, const struct analysis_block *block)
 {
     return draft->moved && !draft->pass_count && block->begin &&
@@ -326,7 +325,7 @@ static enum category of_block(struct draft *draft, size_t i)
     return meets_backward(draft, block) ? CATEGORY_ACTIVATIONS : CATEGORY_TEMPORARIES;
 }
 
-/* Without a trace there are no life times. */
+/* The category of a block in a state without a trace, which shows no lifetimes. */
 static enum category of_state(const struct draft *draft, const struct analysis_block *block)
 {
     unsigned place = draft->places[block->stack];

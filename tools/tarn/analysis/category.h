@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What memory is for, the way that people who train and serve models think of it: told by stacks,
- * life times and sizes. */
+/* What memory is for, in the terms of people who train and serve models. Stacks, lifetimes and
+ * sizes show it. */
 #ifndef TOOLS_CATEGORY_H
 #define TOOLS_CATEGORY_H
 
@@ -17,13 +17,13 @@ enum category {
     CATEGORY_CACHES,      /* kept by a model from one call to the next */
     CATEGORY_WORKSPACES,  /* of libraries */
     CATEGORY_TEMPORARIES,
-    CATEGORY_BEFORE, /* of those that stay: they were there before the recording, and it does not
-                        show which they are */
+    /* blocks that stay and were there before the recording, which does not show what they are */
+    CATEGORY_BEFORE,
     CATEGORY_COUNT,
 };
 
-/* The reader's own rule, which comes before all others: blocks with `text` in a function or a file
- * of their stack. */
+/* A user's rule: blocks with `text` in a function or file of their stack have this category. It
+ * precedes all other rules. */
 struct category_rule {
     enum category category;
     const char *text;
@@ -31,7 +31,7 @@ struct category_rule {
 
 /* "weights", "gradients", ... */
 const char *category_name(enum category category);
-/* The category of a name; CATEGORY_COUNT where there is none. */
+/* The category of a name; CATEGORY_COUNT if there is none. */
 enum category category_of_name(const char *name, size_t length);
 
 /* Fills analysis->categories anew. False when memory is short; then they are as they were.

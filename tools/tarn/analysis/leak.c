@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the search for leaks: the blocks that were never freed, put together by what they have in
- * common, and what each such family did over the trace. The rules are in leak.h. */
+/* Owns the search for leaks. Blocks that were never freed are grouped into families by what they
+ * have in common, and each family's course over the trace is judged. The rules are in leak.h. */
 #include "analysis/leak.h"
 
 #include <stdlib.h>
 
 #define ROUNDS 5
-#define LONG_GAP 4                      /* times a short one */
-#define LEAST_BYTES (UINT64_C(1) << 20) /* and a hundredth of the peak */
+/* a gap is long if it is this many times as long as a short one */
+#define LONG_GAP 4
+/* the least size of a leak, if it is also a hundredth of the peak */
+#define LEAST_BYTES (UINT64_C(1) << 20)
 
 struct kept {
     uint32_t tag, stack;
-    uint64_t size;  /* of the family: 0 where the others tell it */
-    uint32_t block; /* of analysis.blocks */
+    uint64_t size;  /* of each block of the family; 0 if the tag or the stack identifies it */
+    uint32_t block; /* index of analysis.blocks */
     uint32_t begin;
 };
 
 /* Sums by moment, all of event_count + 1 elements. */
 struct course {
-    uint64_t *live;                /* bytes allocated at a moment */
-    uint64_t *begun, *never_freed; /* bytes allocated until then, and what of these was never
-                                      freed */
+    uint64_t *live; /* bytes allocated at a moment */
+    /* bytes allocated until then, and the part of them that was never freed */
+    uint64_t *begun, *never_freed;
 };
 
 static int compare_families(const struct kept *a, const struct kept *b)
@@ -53,7 +55,7 @@ static int compare_leaks(const void *left, const void *right)
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
 }
 
-/* What was allocated in the trace and not freed in it, family by family; the caller frees it. */
+/* Lists what was allocated in the trace and not freed in it, by family. The caller frees it. */
 static struct kept *list_kept(const struct analysis *analysis, size_t *count)
 {
     struct kept *kept = malloc((analysis->block_count + 1) * sizeof *kept);
@@ -108,7 +110,8 @@ static bool course_init(struct course *course, const struct analysis *analysis)
     return true;
 }
 
-/* From how many events on a gap of a family ends a round. `gaps` has room for them all. */
+/* The length in events from which on a gap of a family ends a round. `gaps` has room for all of
+ * them. */
 static uint32_t round_gap(const struct kept *family, size_t count, uint32_t *gaps)
 {
     for (size_t i = 1; i < count; i++)

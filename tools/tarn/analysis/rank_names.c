@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What files are called beside each other. Files are ranks where each has a number of its own
- * behind "rank" in its name. Else they are files, whose names are the part of their paths in which
- * they differ: the folder of iterations, the end of names that begin alike. */
+/* Names of files that are shown beside each other. If each file has a different number behind
+ * "rank" in its name, the files are ranks. Otherwise they are named by the part of their paths in
+ * which they differ. */
 #include "analysis/ranks.h"
 
 #include "name.h"
@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_SHORT 24 /* columns: a longer name begins later, as long as it has what differs */
+/* columns: a longer name loses its beginning, as far as it still has what differs */
+#define NAME_SHORT 24
 
-/* "rank0.pickle", "snapshot_rank_12.pickle", "trainer-rank-3.zst": the number behind the last
- * "rank". */
+/* Reads the number behind the last "rank" of names such as "rank0.pickle",
+ * "snapshot_rank_12.pickle" and "trainer-rank-3.zst". */
 static bool number_of(const char *name, uint64_t *number)
 {
     const char *at = NULL;
@@ -29,7 +30,7 @@ static bool number_of(const char *name, uint64_t *number)
     return digits > 0 && digits < 10;
 }
 
-/* Whether each file has a number that no other has. */
+/* True if each file has a number that no other has. */
 static bool are_ranks(const struct report_file *files, size_t count)
 {
     uint64_t number, other;
@@ -65,7 +66,7 @@ static size_t common_end(const char *a, size_t a_length, const char *b, size_t b
     return length;
 }
 
-/* The name of a file: whole parts of its path, from the first to the last in which any other
+/* Names a file by whole parts of its path, from the first to the last in which another file
  * differs. */
 static void name_file(const struct report_file *files, size_t count, size_t own, char *name,
                       size_t size)
@@ -76,7 +77,7 @@ static void name_file(const struct report_file *files, size_t count, size_t own,
     for (size_t i = 0; i < count; i++) {
         size_t other = strlen(files[i].path), start = common_begin(path, files[i].path);
         if (!path[start] && other == length) {
-            same += i < own; /* the same file */
+            same += i < own; /* the same file was named twice */
             continue;
         }
         size_t rest = common_end(path, length, files[i].path, other);

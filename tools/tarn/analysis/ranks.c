@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the comparison of ranks. Keys are numbers of one snapshot, so what ranks have in common is
- * found by label. */
+/* Owns the comparison of ranks. Keys are numbers within one snapshot, so common groups are found by
+ * label. */
 #include "analysis/ranks.h"
 
 #include "units.h"
@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIFFERS_SHARE \
-    20                                    /* a peak differs from the median by one part in so
-                                             many, */
-#define DIFFERS_BYTES (UINT64_C(1) << 20) /* and by so many bytes */
+/* a peak differs if it is this part of the median away from it */
+#define DIFFERS_SHARE 20
+#define DIFFERS_BYTES (UINT64_C(1) << 20) /* and at least this many bytes */
 
 /* --- the ranks --- */
 
@@ -47,7 +46,7 @@ static int compare_bytes(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Sorts them. */
+/* The median; sorts the values. */
 static uint64_t median_of(uint64_t *values, size_t count)
 {
     qsort(values, count, sizeof *values, compare_bytes);
@@ -80,7 +79,8 @@ static int compare_shares(const void *left, const void *right)
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* What each group has in each rank at its peak, in order of labels; NULL when memory is short. */
+/* The bytes of each group in each rank at the rank's peak, ordered by label. NULL if memory is
+ * short. */
 static struct share *shares_of(const struct ranks *ranks, enum analysis_by by, size_t *count)
 {
     struct share *shares = malloc(sizeof *shares);
@@ -109,8 +109,8 @@ static struct share *shares_of(const struct ranks *ranks, enum analysis_by by, s
     return shares;
 }
 
-/* Of the shares from `at` on, which have one label, what each rank has; gives the first of the next
- * label. */
+/* Collects what each rank has of one label, from the share at `at` on. Returns the first share of
+ * the next label. */
 static size_t take_label(const struct ranks *ranks, const struct share *shares, size_t count,
                          size_t at, uint64_t *values)
 {
@@ -165,8 +165,8 @@ struct rank_difference *ranks_differences(const struct ranks *ranks, enum analys
 
 /* --- sentences --- */
 
-/* The group of a rank that is furthest from the median of all, to the side to which the whole is.
- * False when memory is short. */
+/* Finds the group of a rank that is furthest from the median of all ranks, in the direction in
+ * which the rank's peak is. False if memory is short. */
 static bool find_cause(const struct ranks *ranks, size_t rank, bool more, struct share *cause)
 {
     size_t count = 0;
@@ -193,7 +193,7 @@ static char *next_sentence(struct ranks *ranks)
     return ranks->sentences[ranks->sentence_count++];
 }
 
-/* A rank's name where a sentence begins with it. */
+/* A rank's name for the beginning of a sentence. */
 struct name {
     char text[sizeof((struct rank *)0)->name];
 };
@@ -206,8 +206,8 @@ static struct name starting(const struct rank *rank)
     return name;
 }
 
-/* Who runs out first: by the times of the errors, else by what is left of the device, else by what
- * is reserved. */
+/* Says which rank runs out of memory first: by the times of the errors, otherwise by what is left
+ * of the device, otherwise by what is reserved. */
 static void say_first(struct ranks *ranks)
 {
     const size_t size = sizeof ranks->sentences[0];
@@ -277,8 +277,8 @@ static void say_first(struct ranks *ranks)
     free(reserved);
 }
 
-/* Up to three ranks that differ, the furthest from the median first; where none does, by how
- * little. */
+/* Names up to three ranks that differ, the furthest from the median first. If none differs, says
+ * how small the differences are. */
 static bool say_who_differs(struct ranks *ranks)
 {
     uint64_t widest = 0;

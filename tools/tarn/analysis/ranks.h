@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The recordings of several processes that do the same, one per rank: which of them differ and by
- * what, and which is the first whose memory runs out. */
+/* Recordings of several processes that do the same, one per rank: which ranks differ and in what,
+ * and whose memory runs out first. */
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H
 
@@ -13,21 +13,20 @@
 struct rank {
     const struct report_file *file;
     const struct analysis *analysis;
-    size_t place; /* of its file among all */
-    char name
-        [160]; /* "rank 3", or the part of its file's path in which that differs from the others */
-    bool numbered;     /* files are ranks */
+    size_t place;      /* index of its file */
+    char name[160];    /* "rank 3", or the part of the file's path that differs from the others */
+    bool numbered;     /* the files are ranks */
     uint64_t number;   /* of the rank */
-    uint64_t capacity; /* bytes that it may have of its device; 0: not known */
-    int64_t failed_us; /* when memory ran out first; SNAPSHOT_NO_TIME: never, or not known */
+    uint64_t capacity; /* bytes that it may use of its device; 0: not known */
+    int64_t failed_us; /* when its memory first ran out; SNAPSHOT_NO_TIME: never, or not known */
 };
 
 enum { RANK_SENTENCES = 4 };
 
-/* The median is of all ranks, of an even number the mean of both in the middle. Sums are those at
- * each rank's own peak. */
+/* The ranks. A median is that of all ranks; of an even number, the mean of the middle two. Sums are
+ * taken at each rank's own peak. */
 struct ranks {
-    struct rank *items; /* by number where files are ranks, else as they were named */
+    struct rank *items; /* ordered by number if the files are ranks, otherwise as they were named */
     size_t count;
     const char
         *noun; /* "rank"; "file" where some have no number or the same; "device" of one file */

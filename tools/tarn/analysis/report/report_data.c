@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what a page holds of files (report_data.h). A column is written so that it compresses well:
- * each number as its difference from what is expected of it, and of CHUNK numbers first all lowest
- * bytes, then all of the next, and so on. */
+/* Owns what a page contains of files (report_data.h). Columns are written so that they compress
+ * well. Each number is stored as its difference from an expected value. Of each CHUNK numbers, all
+ * lowest bytes come first, then all second ones, and so on. */
 #include "analysis/report/report_data.h"
 
 #include "analysis/advice.h"
@@ -27,7 +27,7 @@
 struct page {
     FILE *out;
     uint64_t at;           /* bytes so far */
-    unsigned char *planes; /* of a chunk */
+    unsigned char *planes; /* the bytes of a chunk by their significance */
     bool failed;
 };
 
@@ -35,14 +35,15 @@ struct page {
 
 enum column { COLUMN_F64, COLUMN_U32, COLUMN_U8 };
 
-/* Gives the `i`-th number of an array: not below 0, and whole. */
+/* Returns the `i`-th number of an array; it must be whole and not negative. */
 typedef double (*column_value)(const void *context, size_t i);
 
-/* What a number is expected to be: 0, the one before it, or that of another column, rounded up. */
+/* The expected value of a number: 0, the number before it, or that of another column, rounded
+ * up. */
 struct column_from {
     const char *name; /* "": the number before; NULL: 0 */
     column_value value;
-    unsigned round; /* bytes; 0: as it is */
+    unsigned round; /* multiple to round up to, in bytes; 0: none */
 };
 
 static uint64_t column_number(double number)
@@ -61,7 +62,7 @@ static uint64_t column_expected(const struct column_from *from, const void *cont
     return from->round ? (other + from->round - 1) / from->round * from->round : other;
 }
 
-/* Writes a column, and notes it under `name` in `list`. */
+/* Writes a column, and adds it to `list` under `name`. */
 static void put_column(struct page *page, json_t *list, const char *name, enum column type,
                        const void *context, column_value value, size_t count,
                        const struct column_from *from)
@@ -103,7 +104,7 @@ static void put_array(struct page *page, json_t *list, const char *name, enum co
     put_column(page, list, name, type, context, value, count, &from_nothing);
 }
 
-/* One function a column: a list of them is all that there is to say. */
+/* The columns of a list and how to write each one. */
 #define BLOCK_COLUMNS(X)                                                 \
     X(address, COLUMN_F64, NULL, NULL, 0)                                \
     X(size, COLUMN_F64, NULL, NULL, 0)                                   \
@@ -174,7 +175,7 @@ static double stack_frame(const void *context, size_t i)
 STATE_COLUMNS(X)
 #undef X
 
-/* --- what happened besides --- */
+/* --- other events --- */
 
 #define MARK_COLUMNS(X)                 \
     X(kind, "markKind", COLUMN_U8)      \
@@ -240,7 +241,7 @@ static json_t *describe_ooms(const struct analysis *analysis)
     return array;
 }
 
-/* Where a time of the trace is among its moments: the last that was not after it. */
+/* The last moment of the trace that was not after a time. */
 static uint32_t moment_of_time(const struct analysis *analysis, int64_t time_us, int64_t origin_us)
 {
     uint64_t time = time_us > origin_us ? (uint64_t)(time_us - origin_us) * 1000 : 0;
@@ -269,7 +270,8 @@ static size_t find_open(const struct snapshot *snapshot, const bool *closed, siz
 
 #define ANNOTATIONS_SHOWN ((size_t)20000)
 
-/* Spans with a name, of a trace with times. tarn's own files have them among their marks. */
+/* Spans with a name, in a trace with times. tarn's own files have them among their marks
+ * instead. */
 static json_t *describe_annotations(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
@@ -319,7 +321,7 @@ static json_t *describe_advice(const struct report_file *file, const struct anal
     return array;
 }
 
-/* States at SAMPLES moments: of each span the one at which most was allocated. */
+/* States at SAMPLES moments: in each span, the moment at which most was allocated. */
 static void put_samples(struct page *page, const struct analysis *analysis, json_t *list)
 {
     struct analysis_span *spans = calloc(SAMPLES, sizeof *spans);
@@ -369,7 +371,7 @@ static json_t *put_device_arrays(struct page *page, const struct analysis *analy
     return list;
 }
 
-/* What is missing of a recording, in words; empty where it is whole. */
+/* Says in words what a recording lacks; empty if it is complete. */
 static void describe_gaps(const struct analysis *analysis, char *text, size_t size)
 {
     const struct snapshot *snapshot = analysis->snapshot;
@@ -382,8 +384,8 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
                  partial, (unsigned long long)snapshot->tarn.overwritten);
 }
 
-/* Where one of PyTorch's policies stops on each device of the page's slider that is too small for
- * it: an event, or -1 before the first. */
+/* The events at which one of PyTorch's policies stops on each device of the page's slider that is
+ * too small; -1: before the first event. */
 static json_t *describe_stops(const struct analysis *analysis, bool expandable, uint64_t least,
                               uint64_t step)
 {
@@ -401,7 +403,7 @@ static json_t *describe_stops(const struct analysis *analysis, bool expandable, 
     return stops;
 }
 
-/* What other allocators would take; null where nothing was replayed. */
+/* What other allocators would take; null if nothing was replayed. */
 static json_t *describe_what_if(const struct report_file *file, const struct analysis *analysis)
 {
     static const char *const names[REPORT_POLICIES] = {"PyTorch native",
@@ -571,8 +573,8 @@ static double path_caller(const void *context, size_t i)
     return ((const struct analysis_path *)context)[i].caller;
 }
 
-/* Whole call paths as a tree: a path's caller has a lower number, so a page adds up from the last
- * one on. */
+/* Writes whole call paths as a tree. A path's caller has a lower number, so the page sums up from
+ * the last path on. */
 static void put_calls(struct page *page, const struct report_file *file, json_t *list)
 {
     struct analysis whole = {.snapshot = &file->snapshot};
@@ -607,8 +609,8 @@ static json_t *describe_settings(const struct snapshot_settings *settings,
 static json_t *put_file(struct page *page, const struct report_file *file)
 {
     const struct snapshot *snapshot = &file->snapshot;
-    const struct analysis *any = &file->analyses[0]; /* labels and sites are those of the whole
-                                                        snapshot */
+    /* labels and sites are the same in every analysis of a snapshot */
+    const struct analysis *any = &file->analyses[0];
     char writer[120];
     json_t *traces = json_array(), *arrays = json_object();
     page->failed = page->failed || !traces || !arrays;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns files of `tarn report` and `tarn diff`, and what is said of them everywhere. */
+/* Owns the files of `tarn report` and `tarn diff`, and the sentences about a file that every output
+ * has. */
 #include "analysis/report/report.h"
 
 #include "input/once.h"
@@ -78,7 +79,7 @@ bool report_moment_parse(const char *text, struct report_moment *moment)
     return true;
 }
 
-/* The last moment that was not after a time. Where a trace has none, each event takes
+/* The last moment that was not after a time. In a trace without times, each event takes
  * WORKLOAD_EVENT_TIME. */
 static uint32_t moment_at(const struct analysis *analysis, uint64_t time)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns `tarn report --fits`: one replay of the file with the memory that such a device leaves, and
- * the search for the smallest device, both as `tarn replay` makes them. */
+/* Owns `tarn report --fits`: one replay of the file with the memory that a device leaves for the
+ * allocator, and the search for the smallest device. `tarn replay` does both in the same way. */
 #include "analysis/report/report_fits.h"
 
 #include "name.h"
@@ -57,7 +57,8 @@ static void answer_device(struct fits_device *found, const struct report_file *f
     found->room -= found->room % LEAST_GRANULE;
 }
 
-/* One replay with the memory that a device leaves; those of other devices are passed over. */
+/* Replays one device of the file with the memory that is left; the file's other devices are
+ * skipped. */
 static bool run_device(struct fits_device *found, const struct report_file *file,
                        const struct analysis *analysis)
 {

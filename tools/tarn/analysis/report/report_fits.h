@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Would it have fitted? A recording on a device of another size, with PyTorch's two policies and
- * tarn. */
+/* Would it have fitted? Runs a recording on a device of another size, with PyTorch's two policies
+ * and tarn. */
 #ifndef TOOLS_REPORT_FITS_H
 #define TOOLS_REPORT_FITS_H
 
@@ -10,48 +10,51 @@
 
 /* What is asked. */
 struct fits_question {
-    uint64_t device;    /* bytes of the whole device; 0: nothing is asked */
-    uint64_t outside;   /* bytes that no allocator has: contexts, libraries, NCCL */
-    bool outside_given; /* else what the recording measured, if it did */
+    uint64_t device;  /* bytes of the whole device; 0: no question was asked */
+    uint64_t outside; /* bytes that the allocator does not have: contexts, libraries, NCCL */
+    /* the user gave `outside`; if not, it is what the recording measured, if anything */
+    bool outside_given;
 };
 
-/* Of one allocator. */
+/* The answer for one allocator. */
 struct fits_answer {
-    enum { FITS_YES, FITS_NO, FITS_OPEN, FITS_FAILED } verdict; /* OPEN: within the interval */
-    /* Bytes for the allocator with which the recording finishes: at least `least`, and with `most`
-     * for certain. 0 where none was found. Both are equal where the recording has its beginning. */
+    /* OPEN: the room lies between `least` and `most` */
+    enum { FITS_YES, FITS_NO, FITS_OPEN, FITS_FAILED } verdict;
+    /* Bytes for the allocator: below `least` the recording does not finish, with `most` it
+     * certainly does. 0: none was found. Equal if the recording shows its beginning. */
     uint64_t least, most;
-    bool stops, before; /* before: while what was there before the trace is placed */
-    uint64_t event;     /* where it stops; not `before` */
-    uint64_t size;      /* bytes of the request there */
+    bool stops, before; /* before: it stops while blocks from before the trace are placed */
+    uint64_t event;     /* the event at which it stops, unless `before` */
+    uint64_t size;      /* bytes of the request that fails */
 };
 
 struct fits_device {
     int device;
     uint64_t outside; /* bytes */
-    bool measured;    /* `outside` is the recording's; else given, or not known (0) */
+    /* `outside` was measured by the recording; otherwise it was given, or is not known (0) */
+    bool measured;
     bool known;
-    bool late;     /* the trace begins with memory that was there before */
-    uint64_t room; /* bytes for the allocator */
+    bool late;     /* there were blocks before the trace began */
+    uint64_t room; /* bytes that are left for the allocator */
     struct fits_answer answers[REPORT_POLICIES];
 };
 
-/* Answers for each device of a file that has a trace, in the order of its analyses; the caller
- * frees it. NULL with a line on standard error. */
+/* Answers for each device of a file that has a trace, in the order of the analyses. The caller
+ * frees it. NULL after a line on standard error. */
 struct fits_device *fits_find(const struct report_file *file, const struct fits_question *question,
                               size_t *count);
-/* Several lines, the verdict first. */
+/* Prints several lines, the verdict first. */
 void fits_print(FILE *out, const struct report_file *file, const struct fits_question *question,
                 const struct fits_device *devices, size_t count);
-/* The same for programs, an array. False when memory is short. */
+/* Prints the same as a JSON array. False if memory is short. */
 bool fits_print_json(FILE *out, const struct fits_question *question,
                      const struct fits_device *devices, size_t count);
 
-/* What a device has, but no allocator on it, as the recording measured it. False where it did
- * not. */
+/* The bytes of a device that are in use and that no allocator has, as the recording measured them.
+ * False if it did not. */
 bool fits_outside(const struct snapshot *snapshot, int device, uint64_t *outside);
-/* What may be needed beyond a replay's figure, bytes: a replay places what was there before the
- * trace anew, and nobody knows which of the holes between it a program could have used. */
+/* Bytes that may be needed beyond a replay's result. A replay places blocks from before the trace
+ * anew, and nobody knows which of the holes between them the program could have used. */
 uint64_t fits_unsure(const struct analysis *analysis);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The JSON of `tarn report` and `tarn diff`. Keys are documented in docs/report.md; they are added
- * to, not changed. A value that cannot be made makes the whole fail, never a hole in it: jansson
- * refuses a NULL where a value belongs. */
+/* The JSON of `tarn report` and `tarn diff`. docs/report.md documents the keys. Keys may be added,
+ * and never change. If one value cannot be made, the whole output fails, because jansson refuses a
+ * NULL value. */
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report/report.h"
@@ -99,7 +99,7 @@ static json_t *json_blocks(const struct analysis *analysis, uint32_t moment, siz
     return array;
 }
 
-/* Memory over time: a point a span, each at the moment at which most was allocated in it. */
+/* Memory over time: one point per span, at the moment at which most was allocated. */
 static json_t *json_series(const struct analysis *analysis)
 {
     static const size_t count = SERIES;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the page of `tarn report` around its data (report_data.h), which stand in it deflated and in
+/* Owns the page of `tarn report` around its data (report_data.h), which it contains deflated and in
  * base64.
  *
- * Texts come from files and paths that nobody vouches for. Those of files are in the data, which
- * have no "<"; the others are written as HTML here. */
+ * Texts come from untrusted files and paths. Texts of files are within the data, which have no "<";
+ * all others are escaped as HTML here. */
 #include "analysis/report/report_page.h"
 
 #include "analysis/report/report.h"
@@ -44,7 +44,7 @@ static void put_base64(FILE *out, const unsigned char *bytes, size_t size)
     }
 }
 
-/* What goes in comes out deflated (RFC 1950) and in base64. */
+/* Deflates (RFC 1950) what it is given, and writes it in base64. */
 struct packer {
     FILE *out;
     z_stream stream;

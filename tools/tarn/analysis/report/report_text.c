@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The text of `tarn report`: a screen a device, for a person at a terminal. Columns are counted,
- * not bytes; a terminal without UTF-8 gets the same picture in ASCII. */
+/* The text of `tarn report`: one screen per device, for a person at a terminal. Widths are columns,
+ * not bytes. A terminal without UTF-8 gets the same chart in ASCII. */
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report/report.h"
@@ -43,8 +43,8 @@ static int columns_of(const char *text)
     return columns;
 }
 
-/* A label and the end of its line. One with callers that does not fit goes on below, a caller a
- * line. */
+/* Prints a label and the end of its line. If a label with callers does not fit, each caller gets a
+ * line of its own below. */
 static void print_path(FILE *out, const char *label, int left, int width)
 {
     bool fits = columns_of(label) < width - left;
@@ -203,7 +203,7 @@ static void write_cell(FILE *out, const struct report_options *options, double f
         fputs(options->unicode ? eighths[eighth] : eighth >= 4 ? "#" : " ", out);
 }
 
-/* The column of a moment's span. */
+/* The column of the span that a moment belongs to. */
 static size_t column_of(const struct analysis_span *spans, size_t count, uint32_t moment)
 {
     size_t column = 0;
@@ -320,7 +320,7 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     struct analysis_group *groups = analysis_groups(analysis, by, moment, &count);
     if (!groups)
         return false;
-    /* One group says nothing, except where something was there to tell, or it was asked for. */
+    /* A table with one group is printed only if the group has a name or the user asked for it. */
     bool said = options->by || count > 1 ||
                 (count == 1 && groups[0].key &&
                  (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE ||
@@ -350,7 +350,7 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     return true;
 }
 
-/* One error: what was asked for, by whom, and what there was. */
+/* Prints one error: what was requested, by whom, and what memory there was. */
 static bool write_oom(FILE *out, const struct analysis *analysis, const struct analysis_oom *oom,
                       const struct report_options *options)
 {
@@ -388,7 +388,7 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     return true;
 }
 
-/* The last ones: they are what ended it. */
+/* Prints the last errors, since these ended the program. */
 static bool write_ooms(FILE *out, const struct analysis *analysis,
                        const struct report_options *options)
 {
@@ -561,7 +561,7 @@ static bool diff_device(FILE *out, const struct analysis *before, const struct a
     return true;
 }
 
-/* What changed, a sentence for each device that both have. */
+/* Prints what changed, one sentence per device that both files have. */
 static bool diff_verdicts(FILE *out, const struct report_file *before,
                           const struct report_file *after, const struct report_options *options)
 {

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns what a report says of other allocators: one replay of each file, in a process of its own, as
- * `tarn replay` makes it. */
+ * `tarn replay` does it. */
 #include "analysis/report/report.h"
 #include "analysis/report/report_fits.h"
 #include "replay/replay_file.h"
@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one,
- * and of one with waits between streams, it would keep a reader waiting. */
+/* Above this many events the smallest devices are not searched, because the search runs a trace a
+ * dozen times per policy and the user would wait too long. Nor are they for a trace with several
+ * streams. */
 #define LEAST_EVENTS 250000
-#define FAILED_EVENTS 50000 /* the same, where the advice asks for them */
-#define TEXT_EVENTS 1000000 /* a reader of text is kept waiting by more */
+#define FAILED_EVENTS 50000 /* the same if the advice needs the smallest devices */
+#define TEXT_EVENTS 1000000 /* above this many events, text is printed without a replay */
 
 static const struct replay_options *choose(const struct report_file *file, bool page, bool least)
 {
@@ -61,7 +62,7 @@ void report_what_if_finish(struct report_file *file)
     file->what_if = NULL;
 }
 
-/* A policy's row. What failed, diverged or ran out of memory has no figures. */
+/* A policy's row. A replay that failed, diverged or ran out of memory has no figures. */
 static struct report_what_if row_of(const struct replay_result *result, enum replay_policy policy)
 {
     const struct replay_model *model = &result->models[policy];
