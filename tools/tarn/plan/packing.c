@@ -3,12 +3,12 @@
 
 /* The placement of blocks with known lifetimes.
  *
- * One try takes the blocks in some order and gives each the lowest offset at which it touches no
- * block placed before that lives at the same time. Time is cut into buckets; each has the placed
- * blocks that live in it, by offset, so that a short-lived block looks at few.
+ * One try takes the blocks in some order. Each gets the lowest offset at which it touches no placed
+ * block that lives at the same time. Time is divided into buckets. A bucket lists the placed blocks
+ * that live in it, by offset, so that a short-lived block has to look at few.
  *
- * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and each
- * of them is then improved repeatedly: the blocks that ended above the bound move to the front, so
+ * The order decides the result. It is by size, by area (size x lifetime), by lifetime, or by time.
+ * Each of them is then improved repeatedly: blocks that ended above the bound move to the front, so
  * that what was hard to place comes first ("Squeaky wheel" optimization, Joslin and Clements,
  * 1999). The best of all tries is kept. */
 #include "plan/packing.h"
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKET_BLOCKS 256 /* starts in a bucket, about */
+#define BUCKET_BLOCKS 256 /* about how many blocks begin in a bucket */
 #define MAX_BUCKETS 4096
-#define MAX_STALE 64 /* tries in a row that mend nothing */
+#define MAX_STALE 64 /* tries in a row that improve nothing */
 
 struct bucket {
     uint32_t *blocks; /* placed ones that live in it, by offset */
@@ -31,13 +31,13 @@ struct packing {
     struct bucket *buckets;
     size_t bucket_count;
     uint32_t bucket_time;   /* moments in a bucket */
-    uint32_t *order, *near; /* near: what a block has to look at */
+    uint32_t *order, *near; /* near: the blocks that a block has to look at */
     double *weight;         /* by block: the heaviest is placed first */
     uint64_t *best;         /* offsets of the best try */
     uint64_t steps, effort;
 };
 
-/* For qsort(), which passes nothing on. Set while a sort runs. */
+/* For qsort(), which passes no context. Set while a sort runs. */
 static _Thread_local const struct packing *sorted;
 
 static int by_weight(const void *left, const void *right)
@@ -73,7 +73,8 @@ static size_t last_bucket(const struct packing *packing, const struct packing_bl
     return (block->end - 1) / packing->bucket_time;
 }
 
-/* The most that lives at one moment. `changes` has room for one more than there are moments. */
+/* The most bytes that live at one moment. `changes` has room for one more than there are
+ * moments. */
 static uint64_t bound_of(const struct packing_block *blocks, size_t count, uint32_t moments,
                          int64_t *changes)
 {
@@ -90,7 +91,7 @@ static uint64_t bound_of(const struct packing_block *blocks, size_t count, uint3
     return (uint64_t)most;
 }
 
-/* Puts a placed block into a bucket, in the order of offsets. */
+/* Inserts a placed block into a bucket, in the order of offsets. */
 static bool bucket_insert(struct packing *packing, struct bucket *bucket, uint32_t number)
 {
     if (bucket->count == bucket->capacity) {
@@ -116,8 +117,8 @@ static bool bucket_insert(struct packing *packing, struct bucket *bucket, uint32
     return true;
 }
 
-/* Gathers the placed blocks that live when `block` does, by offset. Of a block in several buckets
- * the first that both are in counts. */
+/* Gathers the placed blocks that live at the same time as `block`, by offset. A block in several
+ * buckets is taken from the first bucket that both are in. */
 static size_t gather(struct packing *packing, const struct packing_block *block)
 {
     size_t first = first_bucket(packing, block), last = last_bucket(packing, block), found = 0;
@@ -137,7 +138,7 @@ static size_t gather(struct packing *packing, const struct packing_block *block)
     return found;
 }
 
-/* Gives a block the lowest offset that is free all its life. */
+/* Gives a block the lowest offset that is free for its whole life. */
 static bool place(struct packing *packing, uint32_t number)
 {
     struct packing_block *block = &packing->blocks[number];
@@ -200,7 +201,7 @@ static double weight_of(const struct packing_block *block, enum order order)
     }
 }
 
-/* Moves what the try before placed above the bound to the front. */
+/* Moves the blocks that the last try placed above the bound to the front of the order. */
 static void mend(struct packing *packing, uint64_t bound)
 {
     for (size_t i = 0; i < packing->count; i++) {

@@ -19,18 +19,14 @@
 #define SEARCH_STEPS UINT64_C(1000000) /* of the shortest search: about 1 ms */
 #define ORDERS 9                       /* searches of one length */
 #define LONGEST 128                    /* times the shortest */
-#define LEAST_UP \
-    100 /* 256ths of the gap: the heights to look for, from this one
-           on */
+#define LEAST_UP 100 /* 256ths of the gap: depth-first searches look for heights from here on */
 #define MOST_UP 250
-#define STEP_UP 97    /* from one height to the next: coprime to how many there are */
-#define FIRST_BEAM 36 /* searches before the first beam */
-#define BEAM_WIDTH 12 /* nodes of a level */
-#define BEAM_PART 128 /* 256ths of all steps that beams take */
-#define BEAM_LEAST_UP \
-    85             /* 256ths of the gap: the heights that beams look for in each order, from
-                      this one on */
-#define BEAM_UP 43 /* from one height to the next */
+#define STEP_UP 97       /* step to the next height; coprime to the number of heights */
+#define FIRST_BEAM 36    /* searches before the first beam */
+#define BEAM_WIDTH 12    /* nodes of a level */
+#define BEAM_PART 128    /* 256ths of all steps that are for beams */
+#define BEAM_LEAST_UP 85 /* 256ths of the gap: in each order, beams look for heights from here on */
+#define BEAM_UP 43       /* step to the next height */
 
 struct improvement {
     struct packing_block *blocks;
@@ -39,16 +35,16 @@ struct improvement {
     struct packing_result *result;
     struct packing_search *search;
     uint64_t *offsets;
-    uint64_t unit; /* bytes: every height is a multiple */
-    uint64_t low;  /* bytes: a multiple of it that cannot, or need not, be undercut */
+    uint64_t unit; /* bytes: all heights are multiples */
+    uint64_t low;  /* bytes, a multiple of `unit`: no lower height is possible, or needed */
     struct {
-        uint64_t way, up; /* of the next one */
-        uint64_t steps;   /* of all so far */
+        uint64_t way, up; /* of the next beam */
+        uint64_t steps;   /* taken so far in all */
     } beams;
     double begun, shown;
 };
 
-/* s, of the processor: another program's work does not count. */
+/* Processor time in seconds, so that other programs' work does not count. */
 static double seconds(void)
 {
     struct timespec now;
@@ -56,7 +52,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* 1, 1, 2, 1, 1, 2, 4, ...: the number `place` of the sequence, from 1 on. */
+/* The element `place`, from 1, of Luby's sequence 1, 1, 2, 1, 1, 2, 4, ... */
 static uint64_t luby(uint64_t place)
 {
     for (;;) {
@@ -98,7 +94,7 @@ static void take(struct improvement *improvement)
     improvement->result->height = height;
 }
 
-/* The height to look for. `up` is how far it is above what is proved, in 256ths of the gap. */
+/* The height that is `up` 256ths of the gap above the proved one. */
 static uint64_t target_of(const struct improvement *improvement, uint64_t up)
 {
     uint64_t gap = improvement->result->height - improvement->low, unit = improvement->unit;
@@ -106,8 +102,8 @@ static uint64_t target_of(const struct improvement *improvement, uint64_t up)
     return improvement->low + (above < gap ? above : gap - 1) / unit * unit;
 }
 
-/* How many steps a beam may take: those that are left, or as many as fit into the time that is
- * left, as fast as they were so far. */
+/* How many steps a beam may take: those that are left, or as many as fit into the time that is left
+ * at the speed so far. */
 static uint64_t steps_left(const struct improvement *improvement)
 {
     const struct packing_limits *limits = improvement->limits;
@@ -118,7 +114,7 @@ static uint64_t steps_left(const struct improvement *improvement)
     return in_time < (double)left ? (uint64_t)(in_time > 0 ? in_time : 0) : left;
 }
 
-/* Each order is tried with rising heights, until one fits. */
+/* Tries each order with rising heights, until one fits. */
 static enum packing_answer search_beam(struct improvement *improvement, uint64_t *height)
 {
     struct packing_result *result = improvement->result;
@@ -137,7 +133,7 @@ static enum packing_answer search_beam(struct improvement *improvement, uint64_t
     return fits ? PACKING_FITS : PACKING_CUT;
 }
 
-/* The search of a number, for the height that it gives. */
+/* Runs the depth-first search of a number. Returns its height too. */
 static enum packing_answer search_depth(struct improvement *improvement, uint64_t attempt,
                                         uint64_t *height)
 {

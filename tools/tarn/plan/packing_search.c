@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A depth-first search for a placement below a given height. That the height is given is what makes
- * it prune well, and sections, dominance and taking parts apart go back to MiniMalloc (Moffitt,
- * ASPLOS 2023); "place it here now, or not before something else lies under it" is the
- * schedule-or-postpone branching of job shops (Le Pape and others, 1994).
+/* A depth-first search for a placement below a given height. The given height makes it prune well.
+ * Sections, dominance and separate parts go back to MiniMalloc (Moffitt, ASPLOS 2023). "Place it
+ * here now, or not before something else lies under it" is the schedule-or-postpone branching of
+ * job shops (Le Pape and others, 1994).
  *
- * Sections. Of all moments only those count at which a largest set of blocks lives: two blocks meet
- * if they share such a section. They are numbered by time, and a block covers consecutive ones.
+ * Sections. Only those moments matter at which a largest set of blocks lives: two blocks meet if
+ * they share such a section. Sections are numbered by time, and a block covers consecutive ones.
  *
- * Placements are pushed down: each block lies at 0 or on another one. The search builds them from
- * below. `low` of a block is the lowest offset that is left to it. A block is a candidate when no
- * other one that it meets fits below its `low`. A candidate is placed there, or refused there:
- * since every placement with it there has been tried then, it is lifted: it lies on one that is
- * still to be placed, and its `low` follows the lowest end that one of those can have. Of the
- * candidates the next is one that is low and has little to spare.
+ * Placements are pushed down: each block lies at 0 or on another block. The search builds a
+ * placement from below. `low` of a block is the lowest offset that it can still have. A block is a
+ * candidate if no other block that it meets fits below its `low`. A candidate is placed there, or
+ * refused. If it is refused, every placement with it there has been tried, so it is lifted: it must
+ * lie on a block that is still to be placed, and its `low` is the lowest end that one of those can
+ * have. The next candidate is one that is low and has little space to spare.
  *
- * Pruning. In a section the blocks to be placed lie one on another, none below its `low`: taken by
+ * Pruning. In a section the blocks to be placed lie one on another, none below its `low`. Taken by
  * rising `low`, their sum with the gaps is the least height of the section. If that is above the
- * height, the branch is dead.
+ * given height, the branch is dead.
  *
- * Parts. When no block to be placed bridges two sections, the blocks before and behind have nothing
- * to do with each other, and are searched one part after the other, the tightest first. If one part
- * has no placement, there is none.
+ * Parts. If no block to be placed bridges two sections, the blocks before and behind are
+ * independent, and are searched one part after the other, the tightest first. If one part has no
+ * placement, there is none.
  *
- * Beams. Where a depth-first search is lost in what follows its first choices, a beam search (Ow
- * and Morton, 1988) is not: it goes on from the best nodes of each level, of which the best has the
- * most to spare in its tightest sections. It proves nothing.
+ * Beams. A depth-first search may be lost below its first choices. A beam search (Ow and Morton,
+ * 1988) is not: it goes on from the best nodes of each level, which are those with the most to
+ * spare in their tightest sections. It proves nothing.
  *
  * Units. Offsets are counted in the greatest common divisor of the sizes, so that they are small
  * and several sections are filled at once. */
@@ -37,31 +37,28 @@
 
 #define NONE UINT32_MAX
 #define NOBODY UINT32_MAX
-#define SPARE_UNIT 4 /* a `spare_weight` of this counts free space as much as height */
-#define HIGHEST \
-    (1u << 29) /* units: a height, so that what is stacked on it is never above what
-                  lanes can compare */
+#define SPARE_UNIT 4       /* a `spare_weight` of this counts free space as much as height */
+#define HIGHEST (1u << 29) /* units: the highest height, so that sums of it fit into a lane */
 
-/* Sections that are filled at a time; compilers have such vectors for every machine. */
+/* Sections that are filled at a time. Compilers have such vectors for every machine. */
 typedef int32_t lanes __attribute__((vector_size(16)));
 enum { LANES = sizeof(lanes) / sizeof(int32_t) };
 
 /* A node of the search. Offsets are in units. Arrays are by block, except `order` and `part`. */
 struct node {
     uint32_t *low;
-    uint32_t
-        *top; /* the highest end of what is placed below it; where `low` is above, it lies on one
-                that is not placed yet */
+    /* the highest end of the blocks placed below it; if `low` is above that, the block must lie on
+     * one that is not placed yet */
+    uint32_t *top;
     uint32_t *order; /* blocks to be placed, by rising `low` */
-    uint32_t *under; /* one that it meets and that may lie below it: the last that was found, or
-                        NOBODY */
-    uint32_t *part;  /* after the blocks were taken apart: by place in `order`, the number of the
-                        part */
+    /* a block that it meets and that may lie below it, the one that was found last, or NOBODY */
+    uint32_t *under;
+    uint32_t *part; /* by index of `order`, once parts were separated: the number of the part */
     uint8_t *placed;
     uint32_t left;
 };
 
-/* A node that a beam goes on from. */
+/* A node from which a beam goes on. */
 struct state {
     struct node node;
     uint32_t *offsets;
@@ -73,31 +70,34 @@ struct state {
 struct packing_search {
     const struct packing_block *blocks;
     uint32_t count, sections;
-    uint64_t unit;                    /* bytes */
-    bool exact;                       /* all sizes are multiples of it; else they are rounded up */
-    uint32_t *size;                   /* by block: units */
-    uint32_t *first, *until;          /* by block: its sections */
-    uint32_t *met_from, *met;         /* by block: where in `met` the blocks begin that it meets */
-    uint64_t *load;                   /* by section: units, of all blocks */
+    uint64_t unit; /* bytes */
+    /* all sizes are multiples of `unit`; otherwise they were rounded up */
+    bool exact;
+    uint32_t *size;          /* by block: units */
+    uint32_t *first, *until; /* by block: its sections */
+    /* by block: the index in `met` at which the blocks that it meets begin */
+    uint32_t *met_from, *met;
+    uint64_t *load;                   /* by section, in units: the sum of all its blocks */
     uint32_t *risen;                  /* scratch of sorting */
-    uint32_t *filled, *spare;         /* by section: units: scratch; the height that is left */
+    uint32_t *filled, *spare;         /* by section, in units: scratch; the height that is left */
     uint32_t *part_of, *rank, *ranks; /* by section: scratch of taking apart */
-    double *weight;                   /* by block: of candidates at one offset the heaviest is
-                                         first */
+    /* by block: among candidates at one offset the heaviest is first */
+    double *weight;
     uint32_t *offsets;
     struct node *nodes;
-    struct state *beam[2]; /* `beam_room` each: the nodes of a level, and of the next one */
+    /* with `beam_room` elements each: the nodes of a level, and of the next one */
+    struct state *beam[2];
     uint32_t beam_room;
     uint32_t height; /* units */
-    uint32_t
-        spare_weight; /* in quarters (SPARE_UNIT): how much the free space of a block's tightest
-                         section counts in choose() */
+    /* in quarters (SPARE_UNIT): the weight, in choose(), of the free space of a block's tightest
+     * section */
+    uint32_t spare_weight;
     uint64_t steps, limit, random;
 };
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* Numbers the sections. A section is closed when a block ends after one began. */
+/* Numbers the sections. A section ends when a block ends after another has begun. */
 static bool find_sections(struct packing_search *search)
 {
     uint32_t moments = 1;
@@ -157,7 +157,7 @@ static bool find_meetings(struct packing_search *search)
     return true;
 }
 
-/* Memory of the section's arrays, and what each carries. */
+/* Allocates the arrays by section, and sums up what each section carries. */
 static bool create_sections(struct packing_search *search)
 {
     size_t count = search->sections + (size_t)1;
@@ -198,8 +198,8 @@ static void destroy_node(struct node *node)
     free(node->placed);
 }
 
-/* The node below another, which gets memory when the search first comes there: a level is used to
- * place a block or to take blocks apart, so there are at most two for each. */
+/* The node below another. It gets memory when the search first comes there. A level places a block
+ * or separates parts, so there are at most two nodes per block. */
 static struct node *node_below(struct packing_search *search, uint32_t depth)
 {
     struct node *node = &search->nodes[depth + 1];
@@ -216,8 +216,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The largest unit of which all sizes are multiples; or, where `most` is too high in it, one in
- * which it is not. */
+/* The largest unit of which all sizes are multiples; if `most` would be too many of these, a larger
+ * one. */
 static void find_unit(struct packing_search *search, uint64_t most)
 {
     for (uint32_t i = 0; i < search->count; i++)
@@ -298,8 +298,8 @@ void packing_search_destroy(struct packing_search *search)
 
 /* Pruning -------------------------------------------------------------------------------------- */
 
-/* The lowest end that a block can have which another one meets and which is not placed; NONE where
- * there is no such block. */
+/* The lowest end that an unplaced block can have which `block` meets; NONE if there is no such
+ * block. */
 static uint32_t lowest_end(struct packing_search *search, const struct node *node, uint32_t block)
 {
     uint32_t lowest = NONE;
@@ -313,8 +313,8 @@ static uint32_t lowest_end(struct packing_search *search, const struct node *nod
     return lowest;
 }
 
-/* Whether one that it meets, and that is not placed, fits below the `low` of a block. Lows only
- * rise, so one that was found is often found again. */
+/* True if an unplaced block that it meets fits below the `low` of a block. Lows only rise, so the
+ * block that was found last is often found again. */
 static bool has_room_below(struct packing_search *search, struct node *node, uint32_t block)
 {
     const uint32_t low = node->low[block];
@@ -334,8 +334,8 @@ static bool has_room_below(struct packing_search *search, struct node *node, uin
     return false;
 }
 
-/* Raises what lies on a block that is still to be placed above the lowest of those, until nothing
- * moves. False when something finds no place. */
+/* Raises each block that must lie on an unplaced block to the lowest end of those, until nothing
+ * changes. False if a block has no place left. */
 static bool raise_lifted(struct packing_search *search, struct node *node)
 {
     for (bool moved = true; moved;) {
@@ -347,7 +347,7 @@ static bool raise_lifted(struct packing_search *search, struct node *node)
             uint32_t end = lowest_end(search, node, block);
             if (end == NONE)
                 return false;
-            node->low[block] = end; /* nothing fits below where it was */
+            node->low[block] = end; /* below that, no other block fits */
             moved = true;
             if (node->low[block] + search->size[block] > search->height)
                 return false;
@@ -356,8 +356,8 @@ static bool raise_lifted(struct packing_search *search, struct node *node)
     return true;
 }
 
-/* Lows only rise since the order was made, and mostly to one value, so few blocks are before others
- * that are lower now. Those are taken out, sorted, and merged again with the others. */
+/* Sorts `order` again. Lows have only risen since the last sort, mostly to one value, so few blocks
+ * are out of order. These are taken out, sorted, and merged with the others. */
 static void sort_by_low(const struct packing_search *search, struct node *node)
 {
     const uint32_t *low = node->low;
@@ -379,7 +379,7 @@ static void sort_by_low(const struct packing_search *search, struct node *node)
                                                                               : risen[taken++];
 }
 
-/* Puts a block onto what fills `count` sections. */
+/* Puts a block on top of what fills `count` sections. */
 static void stack(uint32_t *filled, uint32_t count, uint32_t low, uint32_t size)
 {
     const lanes lows = (lanes){0} + (int32_t)low, sizes = (lanes){0} + (int32_t)size;
@@ -395,8 +395,8 @@ static void stack(uint32_t *filled, uint32_t count, uint32_t low, uint32_t size)
         filled[at] = (filled[at] > low ? filled[at] : low) + size;
 }
 
-/* False when a section comes above the height. Else what each has to spare is known; NONE where
- * nothing is to be placed. */
+/* Computes what each section has to spare; NONE if nothing is to be placed there. False if a
+ * section exceeds the height. */
 static bool fill_sections(struct packing_search *search, const struct node *node)
 {
     memset(search->filled, 0, search->sections * sizeof *search->filled);
@@ -424,7 +424,7 @@ static bool prune(struct packing_search *search, struct node *node)
 
 /* Branching ------------------------------------------------------------------------------------ */
 
-/* The least space that is left free in a section in which a block lives. */
+/* The least free space of the sections that a block covers. */
 static uint32_t least_spare(struct packing_search *search, const uint32_t *spare, uint32_t block)
 {
     uint32_t least = NONE;
@@ -434,10 +434,10 @@ static uint32_t least_spare(struct packing_search *search, const uint32_t *spare
     return least;
 }
 
-/* Chooses the candidate with the least sum of its height and, by `spare_weight`, of the free space
- * in its tightest section; of equal ones the heaviest. So tight sections are filled first, and a
- * search that must fail fails soon. There is a candidate while blocks are left: nothing fits below
- * the lowest. */
+/* Chooses the candidate with the least sum of its offset and, weighted by `spare_weight`, the free
+ * space of its tightest section; among equal ones the heaviest. So tight sections are filled first,
+ * and a search that must fail fails soon. While blocks are left there is a candidate, since nothing
+ * fits below the lowest block. */
 static uint32_t choose(struct packing_search *search, struct node *node, const uint32_t *spare)
 {
     uint32_t best = NOBODY;
@@ -469,7 +469,8 @@ static void copy_node(const struct packing_search *search, const struct node *fr
     to->left = 0;
 }
 
-/* What is left when `block` lies at its `low`. False when something it meets finds no place. */
+/* Makes the node in which `block` lies at its `low`. False if a block that it meets has no place
+ * left. */
 static bool place(struct packing_search *search, const struct node *from, struct node *to,
                   uint32_t block)
 {
@@ -498,8 +499,8 @@ static bool place(struct packing_search *search, const struct node *from, struct
 static uint32_t take_apart(struct packing_search *search, struct node *node, struct node *scratch)
 {
     uint32_t parts = 0, used = 0, *rank = search->rank, *ranks = search->ranks;
-    memset(rank, 0, search->sections * sizeof *rank); /* first: whether a block bridges this section
-                                                         and the next */
+    /* at first: true if a block bridges this section and the next */
+    memset(rank, 0, search->sections * sizeof *rank);
     for (uint32_t i = 0; i < node->left; i++)
         for (uint32_t at = search->first[node->order[i]]; at + 1 < search->until[node->order[i]];
              at++)
@@ -524,7 +525,7 @@ static uint32_t take_apart(struct packing_search *search, struct node *node, str
         return used;
     for (uint32_t i = 0; i < used; i++)
         rank[ranks[i]] = i;
-    /* Now: where in the order each part begins */
+    /* Now: where each part begins in the order */
     memset(ranks, 0, (used + (size_t)1) * sizeof *ranks);
     for (uint32_t i = 0; i < node->left; i++)
         ranks[rank[search->part_of[search->first[node->order[i]]]] + 1]++;
@@ -557,7 +558,7 @@ static enum packing_answer descend_parts(struct packing_search *search, uint32_t
     return below ? answer : PACKING_CUT;
 }
 
-/* From a node that was pruned, with what its sections have to spare at hand. */
+/* Searches below a node that was pruned, so that what its sections have to spare is known. */
 static enum packing_answer descend(struct packing_search *search, uint32_t depth)
 {
     struct node *node = &search->nodes[depth], *below = node_below(search, depth);
@@ -574,7 +575,7 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
             if (answer != PACKING_NEVER)
                 return answer;
         }
-        /* Refused: it lies on one that is still to be placed */
+        /* It was refused, so it lies on a block that is still to be placed */
         node->low[block] = lowest_end(search, node, block);
         if (node->low[block] == NONE || !prune(search, node))
             return PACKING_NEVER;
@@ -584,7 +585,7 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
 
 /* Ways ----------------------------------------------------------------------------------------- */
 
-/* 0 to 1023, by chance. */
+/* A random number from 0 to 1023. */
 static uint64_t chance(struct packing_search *search)
 {
     search->random ^= search->random << 13; /* xorshift (Marsaglia, 2003) */
@@ -595,7 +596,7 @@ static uint64_t chance(struct packing_search *search)
 
 enum { WAYS = 9 }; /* kinds of weights */
 
-/* One per way: as many as have no factor in common with the kinds of weights. Beams are best led by
+/* One per way; how many there are is coprime to the number of kinds of weights. Beams do best with
  * the first two. */
 static const uint8_t spare_weights[] = {2, 1, 4, 0, 8};
 enum { SPARE_WEIGHTS = sizeof spare_weights, BEAM_SPARE_WEIGHTS = 2 };
@@ -607,7 +608,7 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
     double size = (double)search->blocks[block].size, area = life * size;
     for (uint32_t at = search->first[block]; at < search->until[block]; at++)
         load = (double)search->load[at] > load ? (double)search->load[at] : load;
-    load /= most; /* of the fullest section that it covers, to that of all */
+    load /= most; /* the fullest section that it covers, relative to the fullest of all */
     switch (way % WAYS) {
     case 0:
         return life;
@@ -630,7 +631,8 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
     }
 }
 
-/* Everything is to be placed, from 0 on, with one of the first `among` weights of free space. */
+/* Starts with everything to be placed, from 0 on, and one of the first `among` weights of free
+ * space. */
 static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way,
                   unsigned among)
 {
@@ -653,7 +655,7 @@ static void begin(struct packing_search *search, struct node *root, uint64_t hei
     }
 }
 
-/* Offsets in bytes. */
+/* Writes the offsets in bytes. */
 static void tell(const struct packing_search *search, const uint32_t *from, uint64_t *to)
 {
     for (uint32_t i = 0; i < search->count; i++)
@@ -706,15 +708,14 @@ static bool create_beam(struct packing_search *search, uint32_t width)
     return true;
 }
 
-/* Of a node that was pruned: the sum over its sections, in which the tight ones count for more by
- * far. */
+/* Of a node that was pruned: a sum over its sections in which the tight ones count far more. */
 static uint64_t tightness_of(const struct packing_search *search)
 {
     uint64_t sum = 0, unit = search->height / 100 + 1;
     for (uint32_t at = 0; at < search->sections; at++) {
         if (search->spare[at] == NONE)
             continue;
-        /* Divisions are rounded alike everywhere */
+        /* A division is rounded alike on every machine */
         double ratio = (double)unit / (double)(search->spare[at] + unit);
         uint64_t part = (uint64_t)(ratio * (1 << 20)), square = part * part >> 20;
         sum += square * square >> 20;
@@ -738,8 +739,8 @@ struct level {
     uint32_t count, width;
 };
 
-/* The place of one more child of a parent: that of its worst if it has all its children, that of
- * the worst if the level is full, or a new one. */
+/* The place for one more child of a parent. If the parent has as many as it may have, that of its
+ * worst child; if the level is full, that of the worst node; otherwise a new one. */
 static struct state *find_place(const struct level *level, uint32_t parent)
 {
     struct state *worst = &level->states[0], *own = NULL;
@@ -756,8 +757,8 @@ static struct state *find_place(const struct level *level, uint32_t parent)
                                           : &level->states[level->count];
 }
 
-/* Adds a node to a level, where it is not worse than what it replaces. Up to a twentieth of what is
- * judged is by chance: otherwise beams in all orders make the same mistakes. */
+/* Adds a node to a level, unless it is worse than what it would replace. Up to a twentieth of its
+ * rating is random, since otherwise beams in all orders make the same mistakes. */
 static void offer(struct packing_search *search, struct level *level, uint32_t parent,
                   const struct node *node, const uint32_t *offsets, uint32_t block)
 {
@@ -774,9 +775,9 @@ static void offer(struct packing_search *search, struct level *level, uint32_t p
     to->parent = parent;
 }
 
-/* Tries the candidates of a state, one after the other. A candidate that was tried is refused from
- * then on. The free space of the state is not computed again after a refusal, because it hardly
- * changes the order of the candidates. */
+/* Tries the candidates of a state, one after the other. Each is refused after its try. The free
+ * space of the state is not computed again after that, because it hardly changes the order of the
+ * candidates. */
 static void branch(struct packing_search *search, struct state *state, uint32_t number,
                    struct node *scratch, struct level *next)
 {

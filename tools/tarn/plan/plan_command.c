@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn plan`: the smallest device for a trace, and a plan of it. What is said of a plan and of a
- * device is what replays of the file find, each in a process of its own. */
+/* `tarn plan`: the smallest device for a trace, and a plan for it. What it says of a plan or a
+ * device is the result of a replay of the file, each in a process of its own. */
 #include "command.h"
 #include "input/intervals.h"
 #include "input/once.h"
@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
-#define LARGEST 4                   /* arenas that a plan is tried without */
+#define LARGEST 4                   /* so many of the largest arenas are tried without */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
@@ -84,19 +84,19 @@ static const char help[] =
 struct arguments {
     const char *path, *output;
     int device;     /* -1: the first */
-    int others;     /* other devices that have a trace */
-    uint64_t large; /* bytes: a device that has room for all of it */
+    int others;     /* how many other devices have a trace */
+    uint64_t large; /* bytes: a device with room for everything */
     uint64_t steps;
     double seconds;
     bool json;
 };
 
-/* What is found out, in bytes; 0 where it is not known. */
+/* Results, in bytes; 0: not known. */
 struct findings {
     uint64_t requested;              /* peak of the trace */
     uint64_t without;                /* peak reserved without a plan */
     uint64_t planned, tarn, pytorch; /* the smallest devices */
-    struct replay_result replay;     /* with the plan, on a device that has room */
+    struct replay_result replay;     /* with the plan, on a device with room for everything */
 };
 
 /* ---- the plan ---- */
@@ -107,7 +107,7 @@ static bool complain(const char *path, const char *error)
     return false;
 }
 
-/* Reads the file and builds the workload of the device that is asked for. */
+/* Reads the file and builds the workload of the device that the user named. */
 static bool read_workload(struct arguments *arguments, struct workload *workload)
 {
     struct snapshot snapshot;
@@ -139,8 +139,8 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
     return done || complain(arguments->path, text);
 }
 
-/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that
- * fails for another reason than lack of memory. */
+/* Replays the file with settings on a device of `memory` bytes; 0: a large one. False if that fails
+ * for another reason than lack of memory. */
 static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
                        struct replay_result *result)
 {
@@ -167,7 +167,7 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
     return well;
 }
 
-/* Replays with a draft as the plan, which is written beside the output for that. */
+/* Writes a draft beside the output, and replays the file with it as the plan. */
 static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft,
                       uint64_t memory, struct replay_result *result)
 {
@@ -184,9 +184,9 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-/* Finds out how much what is not planned takes beside the arenas, and plans for it; at most for
- * what slabs half full could take of what is small, since other streams and pools have memory of
- * their own. */
+/* Measures how much memory unplanned requests take in addition to the arenas, and lets the plan
+ * reserve it. The plan reserves at most what half full slabs could take for small requests, since
+ * other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft,
                       struct findings *findings)
 {
@@ -204,7 +204,7 @@ static bool plan_rest(const struct arguments *arguments, struct plan_draft *draf
     return try_draft(arguments, draft, 0, &findings->replay);
 }
 
-/* What is kept of a draft while it is tried with less. */
+/* Parts of a draft that are kept while it is tried without an arena. */
 struct kept {
     uint64_t small[PLAN_ARENAS_MOST];
     struct findings findings;
@@ -225,9 +225,9 @@ static void put_back(struct plan_draft *draft, struct findings *findings, const 
         draft->arenas[i].header.small = kept->small[i];
 }
 
-/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count
- * where none is better left out. One granule less is no reason: a stream without an arena may
- * follow that of a stream that begins alike. */
+/* Finds the arena, of the LARGEST largest, without which least is reserved; the draft's count if
+ * leaving one out does not help. A gain of one granule does not count: a stream without an arena
+ * may follow the arena of a stream that begins alike. */
 static bool find_worst(const struct arguments *arguments, struct plan_draft *draft,
                        struct findings *findings, uint32_t *worst)
 {
@@ -254,9 +254,9 @@ static bool find_worst(const struct arguments *arguments, struct plan_draft *dra
     return true;
 }
 
-/* Makes a plan of all streams of all pools, and leaves arenas out as long as less is reserved
- * without one. Streams and pools whose peaks are not at one time are better off without arenas of
- * their own, since each takes what another does not need. */
+/* Makes a plan of all streams of all pools, and leaves arenas out as long as that reduces reserved
+ * memory. Streams and pools with peaks at different times are better without arenas, since each can
+ * use memory that another does not need. */
 static bool make_plan(const struct arguments *arguments, const struct workload *workload,
                       struct plan_draft *draft, struct findings *findings)
 {
@@ -310,8 +310,9 @@ static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
     return c10_fits(context, &policy, memory, fits);
 }
 
-/* From a device that cannot do, which is smaller than what is live at one time, to one that does,
- * which is found first: as large as what is reserved without a limit, or a little larger. */
+/* Searches between a device that is too small, since it has less than what is live at one time, and
+ * one that is large enough, which is found first: as large as what is reserved without a limit, or
+ * a little larger. */
 static bool search_devices(struct arguments *arguments, struct workload *workload,
                            const struct plan_draft *draft, struct findings *findings)
 {
@@ -353,7 +354,7 @@ static void print_arena(const struct plan_draft_arena *arena, uint64_t bound)
     line(label, arena->found.height, bound);
 }
 
-/* How many streams of the default pool are planned, and how many private pools. */
+/* Says how many streams of the default pool are planned, and how many private pools. */
 static void describe_arenas(const struct plan_draft *draft, char *text, size_t size)
 {
     uint32_t of_default = 0;
@@ -374,7 +375,7 @@ static void describe_arenas(const struct plan_draft *draft, char *text, size_t s
                  of_default ? " and " : "", draft->pools, draft->pools > 1 ? "s" : "");
 }
 
-/* What the plan is not for. */
+/* Prints what the plan does not cover. */
 static void print_limits(const struct arguments *arguments, const struct workload *workload)
 {
     if (workload->initial_count)
@@ -499,7 +500,8 @@ static int plan(struct arguments *arguments)
     char error[256];
     if (arguments->output && !command_may_write("plan", arguments->output))
         return COMMAND_FAILED;
-    if (!once_hold(arguments->path, error, sizeof error)) /* it is replayed many times */
+    /* keep what comes through a pipe, since the file is replayed many times */
+    if (!once_hold(arguments->path, error, sizeof error))
         return complain(arguments->path, error) ? COMMAND_OK : COMMAND_FAILED;
     if (intervals_are_in(arguments->path)) {
         const struct plan_intervals_options intervals = {arguments->path, arguments->output,

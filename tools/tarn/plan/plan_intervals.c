@@ -55,7 +55,7 @@ static uint32_t moment_of(const uint64_t *moments, size_t count, uint64_t value)
     return (uint32_t)low;
 }
 
-/* Sorts by start, stable, and numbers the moments that matter. `begins` has room for one more than
+/* Sorts by start, stably, and numbers the moments that matter. `begins` has room for one more than
  * there are moments. */
 static void number_moments(struct instance *instance, uint64_t *moments, uint32_t *begins)
 {

@@ -15,8 +15,8 @@ struct plan_intervals_options {
     bool json;
 };
 
-/* Places the blocks, says what was reached, and writes the file with a column `offset` to `output`.
- * False after an error was said. */
+/* Places the blocks, prints the result, and writes the file with a column `offset` to `output`.
+ * False after an error message. */
 bool plan_intervals(const struct plan_intervals_options *options);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them
- * when it follows it: a block lives from its own request to the first of the same stream and pool
- * that comes after it was given back, with what other streams did to it. */
+/* Makes plans. Time in an arena is counted in its requests, as the library counts it when it
+ * follows the plan. A block lives from its own request to the first request of the same stream and
+ * pool after the completion of its free. */
 #include "plan/plan_make.h"
 #include "replay/least.h"
 
@@ -21,7 +21,7 @@ static uint64_t rounded(uint64_t size)
     return (size + TARN_BLOCK_UNIT - 1) / TARN_BLOCK_UNIT * TARN_BLOCK_UNIT;
 }
 
-/* A stream in a pool, and what it asks for. */
+/* A stream of a pool, and what it requests. */
 struct asking {
     uint32_t pool, stream;
     uint64_t bytes; /* of the requests that can be planned */
@@ -43,7 +43,7 @@ static int by_bytes(const void *left, const void *right)
     return by_stream(left, right);
 }
 
-/* The streams of the pools, those that ask for most first. NULL when memory is short. */
+/* The streams of the pools, those that request most first. NULL if memory is short. */
 static struct asking *find_streams(const struct workload *workload, size_t *count)
 {
     struct asking *streams = calloc(workload->block_count + 1, sizeof *streams);
@@ -72,7 +72,8 @@ static struct asking *find_streams(const struct workload *workload, size_t *coun
 struct selection {
     const struct workload *workload;
     uint32_t stream, pool, count;
-    uint32_t first, seen;         /* blocks of the workload before the first one, and so far */
+    /* blocks of the workload before the first planned one, and seen so far */
+    uint32_t first, seen;
     uint32_t *numbers;            /* by block of the workload: its request, or WORKLOAD_NO_BLOCK */
     struct packing_block *blocks; /* by request */
 };
@@ -154,7 +155,7 @@ static bool make(struct selection *selection, uint64_t effort, const struct pack
     return true;
 }
 
-/* What the stream has of small blocks at most. */
+/* The peak of the stream's small blocks. */
 static uint64_t rest_peak(const struct selection *selection)
 {
     const struct workload *workload = selection->workload;
@@ -180,8 +181,8 @@ static int by_first(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Adds the arena of a stream in a pool that has requests to plan. What is left of the limits is for
- * it and `more` others. */
+/* Adds the arena of a stream of a pool that has requests to plan. The remaining limits are shared
+ * by it and `more` others. */
 static bool add_arena(struct selection *selection, uint64_t effort,
                       const struct packing_limits *limits, uint32_t more, struct plan_draft *draft,
                       char *error, size_t error_size)
@@ -211,7 +212,7 @@ static bool add_arena(struct selection *selection, uint64_t effort,
     return true;
 }
 
-/* The number in the plan of an arena's pool, by the arenas before it. */
+/* The number of an arena's pool in the plan, which depends on the arenas before it. */
 static uint32_t number_pool(struct plan_draft *draft, uint32_t arena)
 {
     for (uint32_t i = 0; i < arena; i++)
@@ -220,7 +221,7 @@ static uint32_t number_pool(struct plan_draft *draft, uint32_t arena)
     return draft->arenas[arena].pool ? ++draft->pools : 0;
 }
 
-/* Orders the first `count` arenas, and says of the draft what they come to. */
+/* Orders the first `count` arenas, and sums them up in the draft. */
 static void sum_up(struct plan_draft *draft, uint32_t count)
 {
     draft->count = count;
@@ -332,7 +333,7 @@ uint64_t plan_draft_size(const struct plan_draft *draft)
     return draft->count * sizeof(struct plan_header) + draft->planned * sizeof(struct plan_request);
 }
 
-/* An arena as the file has it. */
+/* Writes an arena in the format of the file. */
 static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
 {
     const struct plan_header *header = &arena->header;

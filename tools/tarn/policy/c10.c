@@ -4,9 +4,9 @@
 /* The model of PyTorch's caching allocator: what happens to blocks, and the order in which memory
  * is looked for.
  *
- * Free blocks are kept in one ordered set per pool and class (small, large). Memory of one stream
- * is never given to another. What segments are is decided by the policy: they come from the driver
- * as a whole, which is here, or they expand (c10_expandable.c). */
+ * Free blocks are in one ordered set per pool and class (small, large). Memory of one stream is
+ * never given to another. The policy decides what a segment is: an allocation of the driver, which
+ * is in this file, or a range that expands (c10_expandable.c). */
 #include "policy/c10_model.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@
                                               left */
 #define LARGEST_MEMORY (UINT64_C(1) << 48) /* bytes */
 #define ALL_SETS UINT32_MAX
-#define FIRST_DIVIDED 20 /* log2 of the size that has the first of the divisions */
+#define FIRST_DIVIDED 20 /* log2 of the smallest size that has divisions of its own */
 
 const char *c10_call_name(enum c10_call call)
 {
@@ -93,8 +93,7 @@ uint32_t c10_block_cut(struct model *model, uint32_t number, uint64_t size)
     return rest_number;
 }
 
-/* Makes one block of two neighbours, of which the second is gone afterwards. Neither is in a
- * set. */
+/* Merges two neighbours into the first; the second is gone afterwards. Neither is in a set. */
 static void join(struct model *model, uint32_t first, uint32_t second)
 {
     struct block *block = &model->blocks[first];
@@ -135,8 +134,7 @@ static bool should_split(const struct model *model, uint32_t set, uint64_t size,
     return size < model->policy.max_split && rest > LARGE_REMAINDER;
 }
 
-/* Hands out the low part of a block that is in no set, and keeps the rest free if it is worth
- * it. */
+/* Hands out the low part of a block that is in no set, and frees the rest if it is large enough. */
 static bool block_take(struct model *model, uint32_t number, uint64_t size)
 {
     struct block *block = &model->blocks[number];
@@ -158,7 +156,7 @@ static unsigned log2_of(uint64_t size)
     return 63 - (unsigned)__builtin_clzll(size);
 }
 
-/* Up to the next part of a power of two, of as many parts as the settings divide it into. */
+/* Rounds up to the next of `parts` equal parts between two powers of two. */
 static uint64_t divided_size(uint64_t size, uint64_t parts)
 {
     uint64_t power = UINT64_C(1) << log2_of(size), step = power / parts;
@@ -207,7 +205,7 @@ void c10_grown(struct model *model, uint64_t bytes)
     }
 }
 
-/* A segment, as one block that is in no set. As c10_expandable_alloc(). */
+/* Allocates a segment, as one block that is in no set. Results as of c10_expandable_alloc(). */
 static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size,
                               bool *full)
 {
@@ -224,7 +222,7 @@ static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream
     return number;
 }
 
-/* Gives a segment back that is free as a whole. */
+/* Gives a segment back that is entirely free. */
 static void segment_free(struct model *model, uint32_t number)
 {
     uint64_t size = model->blocks[number].size;
@@ -234,7 +232,7 @@ static void segment_free(struct model *model, uint32_t number)
     c10_block_destroy(model, number);
 }
 
-/* Memory from the driver for a block of `size` bytes. */
+/* Gets memory from the driver for a block of `size` bytes. */
 static uint32_t grow(struct model *model, uint32_t set, uint32_t stream, uint64_t size, bool *full)
 {
     return model->policy.expandable ? c10_expandable_alloc(model, set, stream, size, full)
@@ -243,7 +241,7 @@ static uint32_t grow(struct model *model, uint32_t set, uint32_t stream, uint64_
 
 /* ---- giving back ---- */
 
-/* Whether memory of a set may go back to the driver. */
+/* True if memory of a set may go back to the driver. */
 static bool is_releasable(const struct model *model, uint32_t set)
 {
     return set < 2 || model->ended[set / 2];
@@ -268,8 +266,8 @@ static void complete_all(struct model *model)
     model->pending_count = 0;
 }
 
-/* Gives back what is cached in the default pool, and in pools that nobody uses any more, of sets
- * from `first` and below `end`. False when host memory is short. */
+/* Gives back the cached memory of the default pool, and of pools from which nobody allocates any
+ * more, for sets from `first` and below `end`. False if host memory is short. */
 static bool release_cached(struct model *model, uint32_t first, uint32_t end)
 {
     bool done = true;
@@ -287,7 +285,7 @@ static bool release_cached(struct model *model, uint32_t first, uint32_t end)
     return done;
 }
 
-/* Ages are in searches of the set. */
+/* A block's age, counted in searches of its set. */
 static uint64_t age_of(const struct model *model, uint32_t number)
 {
     return model->searches[model->blocks[number].set] - model->blocks[number].freed_at;
@@ -298,12 +296,12 @@ static bool is_collectable(const struct model *model, uint32_t number)
     return model->blocks[number].set == 1; /* large, of the default pool */
 }
 
-/* Gives back the cached segments that are older than the mean, until what is reserved is below the
- * part of the device that garbage_collection_threshold names. */
+/* Gives back cached segments that are older than the mean, until reserved memory is below the part
+ * of the device that garbage_collection_threshold sets. */
 static void collect(struct model *model)
 {
     if (model->policy.expandable)
-        return; /* it takes segments */
+        return; /* PyTorch collects segments of the driver only */
     uint64_t most = (uint64_t)(model->policy.collect_above * (double)model->memory);
     double ages = 0, count = 0;
     for (uint32_t number = model->whole; number; number = model->blocks[number].whole_next)
@@ -327,8 +325,8 @@ static void collect(struct model *model)
     }
 }
 
-/* With max_split_size: gives back one cached segment that is large enough for a request, or several
- * from the largest on. False where there is not enough. */
+/* With max_split_size: gives back one cached segment that is large enough for a request, or else
+ * several, the largest first. False if all together are too small. */
 static bool release_oversize(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint64_t released = 0, most = model->policy.max_split, wanted = size < most ? most : size;
@@ -349,8 +347,8 @@ static bool release_oversize(struct model *model, uint32_t set, uint32_t stream,
 
 /* ---- the workload ---- */
 
-/* The free block that serves a request best, taken from its set; 0 if none does. Where segments
- * expand, a block counts as large as it could become. */
+/* Takes the free block that serves a request best from its set; 0 if none does. If segments expand,
+ * a block's size is what it could become. */
 static uint32_t search(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint64_t most = model->policy.max_split;
@@ -370,7 +368,7 @@ static uint32_t search(struct model *model, uint32_t set, uint32_t stream, uint6
     return number;
 }
 
-/* A block of at least `size` bytes: the allocator's steps, one after the other. 0 as in
+/* Gets a block of at least `size` bytes, by the allocator's steps in their order. 0 as from
  * c10_expandable_alloc(). */
 static uint32_t obtain(struct model *model, uint32_t set, uint32_t stream, uint64_t size,
                        bool *full)
@@ -391,7 +389,7 @@ static uint32_t obtain(struct model *model, uint32_t set, uint32_t stream, uint6
     return *full ? grow(model, set, stream, size, full) : 0;
 }
 
-/* `tries`: the request failed in the recording, and may. */
+/* `tries`: the request failed in the recording, and may fail here. */
 static bool allocate(struct model *model, uint32_t block, bool tries)
 {
     const struct workload_block *wanted = &model->workload->blocks[block];
@@ -419,8 +417,8 @@ static bool allocate(struct model *model, uint32_t block, bool tries)
     return block_take(model, number, size);
 }
 
-/* A free in the order of another stream is what PyTorch writes as a use of that stream
- * (record_stream) and a free: an event and a query of it. */
+/* In PyTorch a free in the order of another stream is written as record_stream() on that stream and
+ * a free, which costs an event and a query. */
 static void request_free(struct model *model, uint32_t block, bool moved)
 {
     struct owner *owner = &model->owners[block];
@@ -463,7 +461,7 @@ static bool step(struct model *model, const struct workload_op *op)
     case WORKLOAD_POOL_END:
         model->ended[op->other] = true;
         return release_cached(model, op->other * 2, op->other * 2 + 2);
-    case WORKLOAD_TRIM: /* of the default pool: PyTorch does not trim one that is in use */
+    case WORKLOAD_TRIM: /* of the default pool; PyTorch does not trim a pool that is in use */
         return op->other || release_cached(model, 0, ALL_SETS);
     default:
         return true;

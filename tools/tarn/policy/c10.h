@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's caching allocator, as a model: its two policies, with segments of cudaMalloc ("native")
- * and with expandable segments, on a workload, from an empty device. It moves no memory; it says
- * how much PyTorch would reserve and how often it would call the driver. What it would wait for in
- * the driver is not in it.
- * Source: pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp. Not thread-safe; runs are
- * independent. */
+/* PyTorch's caching allocator as a model. It runs a workload from an empty device by one of
+ * PyTorch's two policies: segments of cudaMalloc ("native"), or expandable segments. It moves no
+ * memory. It computes how much PyTorch would reserve and how often it would call the driver,
+ * without waits in the driver. Source: pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp. Not
+ * thread-safe; runs are independent. */
 #ifndef TOOLS_C10_H
 #define TOOLS_C10_H
 
@@ -16,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define C10_DIVISIONS 16 /* classes of sizes, from 1 MiB to 32 GiB and more */
+#define C10_DIVISIONS 16 /* size classes, from 1 MiB to 32 GiB and above */
 
 /* PyTorch's settings that say where memory comes from; by their names in
  * PYTORCH_CUDA_ALLOC_CONF. */
@@ -30,15 +29,14 @@ struct c10_policy {
     uint32_t divisions[C10_DIVISIONS]; /* roundup_power2_divisions; 0 for none */
 };
 
-/* PyTorch's defaults, with one kind of segments or the other. */
+/* PyTorch's defaults, with or without expandable segments. */
 struct c10_policy c10_policy_default(bool expandable);
 
-/* Changes a policy as a text says that PYTORCH_CUDA_ALLOC_CONF may have. What says nothing of where
- * memory comes from is passed over. False, with one line in `error`, for a text that makes no
- * sense. */
+/* Changes a policy by a text as in PYTORCH_CUDA_ALLOC_CONF. Settings that do not affect where
+ * memory comes from are ignored. False, with one line in `error`, for an invalid text. */
 bool c10_policy_parse(const char *conf, struct c10_policy *policy, char *error, size_t error_size);
 
-/* The driver calls that it makes, by the names that the host device has for them. */
+/* The driver calls that the model makes, named as on the host device. */
 #define C10_CALL_LIST(X) \
     X(alloc)             \
     X(free)              \
@@ -68,29 +66,30 @@ struct c10_cost {
 struct c10_result {
     uint64_t peak_reserved;          /* bytes that came from the driver and were not given back */
     struct c10_cost cost[C10_CALLS]; /* what it asked of the driver */
-    uint64_t retries;                /* times that everything cached was given back to make room */
-    uint64_t ooms;                   /* allocations that found no room even so; their blocks are
-                                        left out */
-    uint64_t tried, denied;  /* requests that failed in the recording; those of them that found no
-                                room here either */
-    uint32_t first_oom;      /* the event of the first of both; UINT32_MAX before the trace */
+    uint64_t retries;                /* how often all cached memory was given back to make room */
+    /* allocations that found no room even after that; the run goes on without their blocks */
+    uint64_t ooms;
+    /* requests that failed in the recording and were tried; those of them that failed here too */
+    uint64_t tried, denied;
+    /* the event of the first allocation of `ooms` or `denied`; UINT32_MAX: before the trace */
+    uint32_t first_oom;
     uint64_t first_oom_size; /* bytes, as asked for */
     uint64_t wasted;         /* bytes: reserved - requested when reserved reached its peak */
 };
 
 uint64_t c10_calls(const struct c10_result *result);
 
-/* Runs a workload on a device of `memory` bytes (256 TiB at most): first what was alive before the
- * trace, then the trace. False when host memory is short; `result` is then untouched. */
+/* Runs a workload on a device of `memory` bytes (256 TiB at most): first the blocks from before the
+ * trace, then the trace. False if host memory is short; `result` is then unchanged. */
 bool c10_run(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
              struct c10_result *result);
 
-/* The same up to the first allocation without room. */
+/* The same, and ends at the first allocation without room. */
 bool c10_run_to_stop(const struct workload *workload, const struct c10_policy *policy,
                      uint64_t memory, struct c10_result *result);
 
-/* Whether a workload runs to its end on such a device, with what failed in the recording. Stops at
- * the first allocation without room. False as above. */
+/* Finds out whether a workload runs to its end on such a device, with the requests that failed in
+ * the recording. Ends at the first allocation without room. False as above. */
 bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
               bool *fits);
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_BYTES 200 /* longer than any value that makes sense */
+#define VALUE_BYTES 200 /* no valid value is longer */
 #define MOST_MIB (UINT64_C(1) << 28)
 
 struct parser {
@@ -84,8 +84,8 @@ static bool read_parts(struct parser *parser, const char *text, uint32_t *parts)
     return true;
 }
 
-/* The class of a boundary in a list: a power of two of MiB, or > for what is above all others. -1
- * where it is neither. */
+/* The class of a list's boundary: a power of two of MiB, or ">" for all sizes above the others. -1
+ * for anything else. */
 static int class_of(const char *text, int above)
 {
     uint64_t mib;
@@ -96,8 +96,8 @@ static int class_of(const char *text, int above)
     return __builtin_ctzll(mib);
 }
 
-/* [256:1,512:2,>:4]: the first counts for all that is smaller too, > for all that is larger than
- * those before. */
+/* Reads a list such as [256:1,512:2,>:4]. The first boundary also covers smaller sizes, ">" covers
+ * sizes above the last. */
 static bool read_divisions(struct parser *parser, const char *value)
 {
     uint32_t *divisions = parser->policy->divisions;
@@ -135,7 +135,7 @@ static bool read_divisions(struct parser *parser, const char *value)
     return true;
 }
 
-/* What says nothing of where memory comes from. */
+/* Accepts a setting that does not affect where memory comes from. */
 static bool read_nothing(struct parser *parser, const char *value)
 {
     (void)parser;
@@ -170,7 +170,7 @@ static const struct key *key_named(const char *name, size_t length)
     return NULL;
 }
 
-/* Takes one setting; gives where the next one begins, the end of the text behind the last, or
+/* Reads one setting. Returns where the next one begins, the end of the text after the last one, or
  * NULL. */
 static const char *parse_setting(struct parser *parser, const char *text)
 {

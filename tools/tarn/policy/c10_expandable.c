@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Expandable segments, in the model of PyTorch's allocator. A segment is a range of addresses,
- * larger than the device, of one stream, pool and class; memory is mapped into it by the granule,
- * of which each is a piece of its own. So a range is a list of blocks some of which have no memory;
- * those begin and end at granules. It is made when none has room, and goes when nothing of it is
- * mapped. */
+/* Expandable segments in the model of PyTorch's allocator. A segment is a range of addresses of one
+ * stream, pool and class, larger than the device. Memory is mapped into it by the granule, each
+ * granule a piece of its own. So a range is a list of blocks, some of which have no memory; these
+ * begin and end at granules. A range is created when no other has room, and ends when nothing in it
+ * is mapped. */
 #include "policy/c10_model.h"
 
 static uint64_t granule_of(const struct model *model, uint32_t set)
@@ -25,7 +25,7 @@ uint64_t c10_expandable_size(const struct model *model, uint32_t number)
     return block->size + (next && !model->blocks[next].mapped ? model->blocks[next].size : 0);
 }
 
-/* A new range, as one block without memory; 0 when host memory or addresses are short. */
+/* Creates a range, as one block without memory; 0 if host memory or addresses are short. */
 static uint32_t range_create(struct model *model, uint32_t set, uint32_t stream)
 {
     uint64_t granule = granule_of(model, set);
@@ -42,7 +42,7 @@ static uint32_t range_create(struct model *model, uint32_t set, uint32_t stream)
     return number;
 }
 
-/* Whether what is free from a block on, mapped or not, is large enough. */
+/* True if the free stretch from a block on, mapped or not, is large enough. */
 static bool has_room(const struct model *model, uint32_t number, uint64_t size)
 {
     uint64_t room = 0;
@@ -51,8 +51,8 @@ static bool has_room(const struct model *model, uint32_t number, uint64_t size)
     return room >= size;
 }
 
-/* Where to allocate: at the lowest address at which a block without memory, or the free one before
- * it, begins enough room. */
+/* Finds where to allocate: the lowest address at which a block without memory, or the free block
+ * before it, begins enough room. */
 static uint32_t find_room(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint32_t number = c10_set_from(model, model->unmapped[set], stream, 0, 0);
@@ -66,14 +66,14 @@ static uint32_t find_room(struct model *model, uint32_t set, uint32_t stream, ui
     return range_create(model, set, stream);
 }
 
-/* Gives the low end of a block without memory at least `size` bytes of it, and joins it with what
- * is free beside it. Gives the whole, which is in its set. 0 as in c10_expandable_alloc(). */
+/* Maps at least `size` bytes at the low end of a block without memory, and joins them with free
+ * neighbours. Returns the joined block, which is in its set. 0 as from c10_expandable_alloc(). */
 static uint32_t map(struct model *model, uint32_t number, uint64_t size, bool *full)
 {
     uint64_t granule = granule_of(model, model->blocks[number].set);
     uint64_t bytes = round_up(size, granule), count = bytes / granule;
     uint64_t room = (model->memory - model->reserved) / granule;
-    if (count > room) { /* what was created by then is released */
+    if (count > room) { /* the pieces that were created before the failure are released */
         *full = true;
         c10_charge(model, C10_CALL_create, room, room * granule, room);
         c10_charge(model, C10_CALL_release, room, room * granule, room);
@@ -119,8 +119,8 @@ uint32_t c10_expandable_alloc(struct model *model, uint32_t set, uint32_t stream
     return number;
 }
 
-/* Cuts a block that is in no set at `size`; what is before goes to the set of free blocks. Gives
- * what is behind. */
+/* Cuts a block that is in no set at `size`. The first part goes to the set of free blocks. Returns
+ * the second part. */
 static uint32_t keep_before(struct model *model, uint32_t number, uint64_t size)
 {
     uint32_t rest = c10_block_cut(model, number, size);

@@ -2,11 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The ordered sets of the model of PyTorch's allocator: treaps whose nodes are the blocks
- * themselves. Owns the links of the trees, and those of the list of what can be given back, which
- * changes with them. */
+ * themselves. Owns the links of the trees, and those of the list of blocks that can be given back,
+ * which changes with them. */
 #include "policy/c10_model.h"
 
-/* Where a block stands in its set. */
+/* What a block is ordered by in its set. */
 struct place {
     uint32_t stream;
     uint64_t size, address;
@@ -51,8 +51,8 @@ static void divide(struct model *model, uint32_t root, const struct place *at, u
     *before = *after = 0;
 }
 
-/* Whether a free block is a segment that the driver could have back, or has a granule that it
- * could. Does not change while it is in the set. */
+/* True if a free block is an entire segment, or contains a granule, that the driver could get back.
+ * Does not change while the block is in the set. */
 static bool is_whole(const struct model *model, const struct block *block)
 {
     uint64_t first;

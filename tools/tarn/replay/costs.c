@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The default of table C. The host device reads a file, so the text becomes one without a name,
- * which ends with the process. */
+/* The default of table C. The host device reads a file, so the text is written to a file without a
+ * name, which ends with the process. */
 #include "replay/costs.h"
 
 #include <stdio.h>

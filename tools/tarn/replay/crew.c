@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A crew's threads sleep until it is their turn. Under `lock`: whose turn it is, and the job. */
+/* A crew's threads sleep until it is their turn. `lock` protects whose turn it is, and the job. */
 #include "replay/crew.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct crew {
     void *context;
     uint32_t at_work; /* NOBODY between jobs */
     bool result, ending;
-    uint32_t count; /* of threads that run */
+    uint32_t count; /* threads that run */
     struct member members[];
 };
 
@@ -38,7 +38,8 @@ static void *member_run(void *argument)
         if (crew->ending)
             break;
         pthread_mutex_unlock(&crew->lock);
-        bool result = crew->job(crew->context); /* set before it was this thread's turn */
+        /* the job was set before it became this thread's turn */
+        bool result = crew->job(crew->context);
         pthread_mutex_lock(&crew->lock);
         crew->result = result;
         crew->at_work = NOBODY;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A crew: threads that do one job at a time, in the order in which the caller gives them out. What
- * one has done, the next one sees. For one caller. */
+/* A crew: threads of which one at a time does a job, in the order in which the caller gives jobs
+ * out. Each sees all that earlier jobs did. For use by one thread. */
 #ifndef TOOLS_CREW_H
 #define TOOLS_CREW_H
 
@@ -13,12 +13,12 @@
 
 struct crew;
 
-/* NULL when the threads cannot be started. */
+/* Returns NULL if the threads cannot be started. */
 struct crew *crew_create(uint32_t threads);
 /* Ends the threads; NULL is fine. */
 void crew_destroy(struct crew *crew);
 
-/* Has `job` done by a thread, by its number from 0, waits for its end and gives what it gave. */
+/* Lets a thread, numbered from 0, do `job`. Waits for its end and returns its result. */
 bool crew_do(struct crew *crew, uint32_t thread, bool (*job)(void *context), void *context);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The search for the smallest device. A model says at its first allocation without room that it
- * does not fit. tarn is configured once per process, so each of its trials is a child, which ends
- * with what came of it.
+/* The search for the smallest device. A model stops at its first allocation without room. A process
+ * can configure tarn only once, so each trial of tarn is a child, which ends with the result.
  *
- * A model that fits into a device fits into larger ones, except for accidents, so what lies between
- * two bounds is halved. What tarn does depends on how near its limit is; it may fail on a device
- * that is a little larger than one that does. So for tarn the way goes up in steps from what cannot
- * do, and only the last step is halved. */
+ * A model that fits into a device nearly always fits into larger ones, so the search is a
+ * bisection. What tarn does depends on how near its limit is, and it may fail on a device a little
+ * larger than one on which it succeeds. So for tarn the search goes up in steps from a size that is
+ * too small, and only the last step is bisected. */
 #include "replay/least.h"
 
 #include <errno.h>
@@ -17,11 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CLIMB_PARTS 256 /* of what is requested: a step on the way up is one */
+#define CLIMB_PARTS 256 /* a step on the way up is this part of what is requested */
 
 enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
 
-/* The way up, to twice what is requested at most; then on as above. */
+/* Goes up to twice what is requested at most, then bisects. */
 static bool climb(uint64_t small, uint64_t requested,
                   bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                   uint64_t *least)
@@ -52,7 +51,7 @@ static void repeated(void *context, const struct replay_repetition *repetition)
     (void)repetition;
 }
 
-/* In a child. */
+/* Runs in a child. */
 static enum trial try_here(const struct tried *tried, uint64_t memory)
 {
     struct replay_result result;
@@ -92,7 +91,7 @@ bool least_find(const struct replay_options *options, const struct workload *wor
     struct tried tried = {*options, workload, error, error_size};
     uint64_t small = least_round_up(workload->peak_tried);
     small -= small ? LEAST_GRANULE : 0;
-    tried.options.compare = false; /* what it measures is of no use here */
+    tried.options.compare = false; /* its measurements are not used */
     for (int policy = 0; policy < REPLAY_POLICIES; policy++)
         least[policy] = 0;
     for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a replay of PyTorch's policies takes without tarn: the device, the settings, and the search
- * for the smallest device, as the page's own analysis makes it too. Owns nothing. */
+/* What a replay of PyTorch's policies needs without tarn: the device, the settings, and the search
+ * for the smallest device. The page's own analysis uses it too. Owns nothing. */
 #include "replay/least.h"
 
 #define STEPS_MOST 64
@@ -29,7 +29,7 @@ struct c10_policy replay_policy_settings(const struct replay_options *options,
 {
     struct c10_policy settings = c10_policy_default(policy == REPLAY_EXPANDABLE);
     char error[256];
-    if (options->policy == policy && options->conf) /* which what_if_parse() has tried */
+    if (options->policy == policy && options->conf) /* what_if_parse() has checked the text */
         (void)c10_policy_parse(options->conf, &settings, error, sizeof error);
     return settings;
 }
@@ -79,7 +79,7 @@ static bool fits_model(void *context, uint64_t memory, bool *fits)
     return c10_fits(modelled->workload, &modelled->policy, memory, fits);
 }
 
-/* What a model reserves without a limit is enough for it. */
+/* A device with as much memory as the model reserves without a limit is large enough. */
 bool least_find_model(const struct replay_options *options, const struct workload *workload,
                       enum replay_policy policy, uint64_t small, uint64_t *least)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The models of PyTorch's policies beside a replay: with which settings they run, and what their
- * driver calls cost by the tables that tarn is charged by. Owns nothing. */
+/* The models of PyTorch's policies beside a replay: their settings, and the cost of their driver
+ * calls by the tables that also apply to tarn. Owns nothing. */
 #include "replay/replay.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int call_kind(enum c10_call call)
     return kind;
 }
 
-/* What a table says of all calls of a kind. It is linear in calls, bytes and pieces. */
+/* The cost of all calls of a kind by a table. It is linear in calls, bytes and pieces. */
 static bool charge(char table, enum c10_call call, const struct c10_cost *cost, uint64_t *time)
 {
     int kind = call_kind(call);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The oracle's book-keeping: a record per block, for ever, and two lines on which each byte has the
- * last block that had it: the line of addresses, and the line of physical memory, where a piece and
- * an offset are one position. A free touches the record alone; whether a byte is free, busy with
- * late work or taken is read from the record of its last owner.
+/* The oracle's book-keeping. It keeps a record of every block for ever, and two maps that say for
+ * each byte which block had it last: one of addresses, one of physical memory, in which a piece and
+ * an offset are one position. A free changes only the record. Whether a byte is free, used by late
+ * work or taken is read from the record of its last owner.
  *
- * One last owner a byte is enough for the order of work. A block is handed out over an earlier
- * owner's memory only when that owner's work has ended or is of the same stream; in the second case
- * the new block's own end, told at its free, is no earlier. */
+ * For the order of work, one last owner per byte is enough. A block is handed out over an earlier
+ * owner's memory only if that owner's work has ended or belongs to the same stream. In the second
+ * case the end that is reported at the new block's free is no earlier. */
 #include "replay/oracle/oracle.h"
 
 #include "replay/oracle/steps.h"
@@ -19,15 +19,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A position of physical memory: the number of the piece, in the order in which pieces are met,
- * above the offset in it. */
+/* A position of physical memory: the number of the piece, in order of first use, in the bits above
+ * the offset. */
 #define OFFSET_BITS 40
 #define PIECE_LIMIT (UINT64_C(1) << (64 - OFFSET_BITS))
 #define OFFSET_LIMIT (UINT64_C(1) << OFFSET_BITS)
 
 struct record {
     struct oracle_block block;
-    uint64_t end;                  /* of the addresses that it owns */
+    uint64_t end;                  /* end of its address range */
     uint64_t own_end, foreign_end; /* once free: when the last work on it ends */
     uint64_t digest;               /* of all its extents */
     bool live;
@@ -35,7 +35,7 @@ struct record {
 
 struct oracle {
     struct oracle_config config;
-    struct record *records; /* by ticket; 0 is nobody */
+    struct record *records; /* by ticket; ticket 0 means nobody */
     size_t record_count, record_capacity;
     struct steps addresses, physical;
     struct table pieces;                    /* the driver's name of a piece to its number */
@@ -92,7 +92,7 @@ void oracle_report(struct oracle *oracle, const char *format, ...)
     oracle->config.report(oracle->config.context, text);
 }
 
-/* Looks for live owners of a block's addresses. One report a block is enough. */
+/* Reports a live owner of a block's addresses. One report per block is enough. */
 static void check_addresses(struct oracle *oracle, const struct record *record)
 {
     struct steps_walk walk;
@@ -111,7 +111,7 @@ static void check_addresses(struct oracle *oracle, const struct record *record)
     } while (steps_walk_next(&walk));
 }
 
-/* Looks at who had a stretch of physical memory before. True when something was reported. */
+/* Checks the last owners of a stretch of physical memory. True if something was reported. */
 static bool check_physical(struct oracle *oracle, const struct record *record, uint64_t start,
                            uint64_t end, uint64_t now)
 {
@@ -151,7 +151,7 @@ static uint64_t digest_add(uint64_t digest, const struct oracle_extent *extent)
     return digest ^ extent->length;
 }
 
-/* The number of a piece; PIECE_LIMIT when there are too many, or no memory for one more. */
+/* The number of a piece; PIECE_LIMIT if there are too many pieces, or host memory is short. */
 static uint64_t piece_number(struct oracle *oracle, uint64_t piece)
 {
     if (piece != oracle->last_piece || oracle->pieces.count == 0) {
@@ -165,7 +165,7 @@ static uint64_t piece_number(struct oracle *oracle, uint64_t piece)
     return oracle->last_piece_number;
 }
 
-/* Asks for the extent at an address, at most to `end`, and says what is wrong with it; NULL if
+/* Asks for the extent at an address, at most to `end`. Returns what is wrong with it; NULL if
  * nothing is. */
 static const char *extent_at(const struct oracle *oracle, uint64_t address, uint64_t end,
                              struct oracle_extent *extent)
@@ -182,8 +182,8 @@ static const char *extent_at(const struct oracle *oracle, uint64_t address, uint
     return NULL;
 }
 
-/* Finds the physical memory of a new block, checks it and makes it the block's. False when host
- * memory is short. */
+/* Finds the physical memory of a new block, checks it and enters the block as its owner. False if
+ * host memory is short. */
 static bool take_physical(struct oracle *oracle, struct record *record, uint32_t ticket,
                           uint64_t now)
 {
@@ -197,7 +197,7 @@ static bool take_physical(struct oracle *oracle, struct record *record, uint32_t
                           " %s",
                           record->block.label, record->block.address, record->block.usable,
                           address - record->block.address, wrong);
-            record->digest = 0; /* not looked at again */
+            record->digest = 0; /* the block is not checked again */
             return true;
         }
         uint64_t piece = piece_number(oracle, extent.piece);
@@ -214,7 +214,7 @@ static bool take_physical(struct oracle *oracle, struct record *record, uint32_t
     return true;
 }
 
-/* A record for one more block. Pointers to records do not survive it. */
+/* Makes room for one more record. Invalidates pointers to records. */
 static bool record_reserve(struct oracle *oracle)
 {
     if (oracle->record_count < oracle->record_capacity)
@@ -266,7 +266,7 @@ bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, u
     return true;
 }
 
-/* Whether a block that lived is still where it was; what is wrong is reported. */
+/* Reports it if a block that lived is no longer where it was. */
 static bool check_unmoved(struct oracle *oracle, const struct record *record)
 {
     uint64_t digest = 1;

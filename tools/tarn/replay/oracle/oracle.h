@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The oracle: watches an allocator from outside and says when it did what it must not.
+/* The oracle: it watches an allocator from outside and reports what the allocator must not do.
  *
- * It learns of every block that is handed out and taken back, and asks the driver, not the
- * allocator, where the memory of a block is. What it holds true (DESIGN section 5): a block is
- * aligned and large enough; no two live blocks share a byte of address or of physical memory; every
- * byte of a live block is mapped, accessible, and stays where it is; a block carries no unfinished
- * work of an earlier owner, except work of its own stream. Each breach is reported as a divergence.
+ * The caller tells it of every block that is handed out and taken back. It asks the driver, not the
+ * allocator, where a block's memory is. It demands the following. A block is aligned and large
+ * enough. No two live blocks share a byte of address or of physical memory. Every byte of a live
+ * block is mapped and accessible, and stays where it is. No unfinished work of an earlier owner
+ * uses a block, except work of the block's own stream. Each violation is reported as a divergence.
  * Not thread-safe. */
 #ifndef TOOLS_ORACLE_H
 #define TOOLS_ORACLE_H
@@ -18,30 +18,31 @@
 
 #define ORACLE_ALIGNMENT UINT64_C(512) /* bytes: every address is a multiple */
 
-/* The physical memory behind an address, as the driver tells. */
+/* The physical memory at an address, as the driver reports it. */
 struct oracle_extent {
-    uint64_t piece, offset, length; /* length: bytes from the address on without a break */
+    uint64_t piece, offset, length; /* length: contiguous bytes from the address on */
     bool accessible;
 };
 
 struct oracle_config {
-    /* The extent at `address`, at most `size` bytes of it; false where nothing is mapped. */
+    /* Finds the extent at `address`, at most `size` bytes of it. False if nothing is mapped
+     * there. */
     bool (*extent)(void *context, uint64_t address, uint64_t size, struct oracle_extent *extent);
     /* Called for every divergence with one line of text. */
     void (*report)(void *context, const char *text);
     void *context;
-    /* Memory may be exchanged under live blocks: then what a block has at its end is checked as if
-     * it had just got it. The driver's names of pieces come never twice, so what was noted of the
-     * pieces before says nothing wrong. */
+    /* Compaction may exchange memory under live blocks. Then a block's memory is checked at its end
+     * as if it had just got it. The driver never reuses a piece's name, so what was noted of
+     * earlier pieces stays true. */
     bool compacts;
 };
 
 /* What an allocator handed out. */
 struct oracle_block {
-    uint64_t address, requested, usable; /* usable: bytes that the allocator says the block has */
-    uint32_t stream;                     /* any number that names the stream that it was handed out
-                                            on */
-    uint32_t label;                      /* any number that names it in reports */
+    uint64_t address, requested, usable; /* usable: the block's size as the allocator reports it */
+    /* any number that identifies the stream that it was allocated for */
+    uint32_t stream;
+    uint32_t label; /* any number that identifies the block in reports */
 };
 
 struct oracle;
@@ -50,14 +51,14 @@ struct oracle;
 struct oracle *oracle_create(const struct oracle_config *config);
 void oracle_destroy(struct oracle *oracle);
 
-/* A block was handed out at time `now` (ns of the clock that ends are told in). `ticket` names it
- * from now on; it is 0, and the block not watched further, when what was handed out is not a block.
- * False when memory is short, or more than 2^24 pieces were met. */
+/* A block was handed out at time `now`, in ns of the clock that the ends of work are given in.
+ * `ticket` identifies the block from now on. It is 0 if this is not a valid block, which is then
+ * not watched. False if memory is short, or more than 2^24 pieces were used. */
 bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, uint64_t now,
                       uint32_t *ticket);
 
-/* A block is given back: called before the allocator is. Work of its own stream may use it until
- * `own_end`, work of any other until `foreign_end`. A ticket of 0 does nothing. */
+/* A block is being given back; call it before the allocator. Work of its own stream may use it
+ * until `own_end`, work of any other stream until `foreign_end`. A ticket of 0 does nothing. */
 void oracle_freed(struct oracle *oracle, uint32_t ticket, uint64_t own_end, uint64_t foreign_end);
 
 /* Blocks that are live. */

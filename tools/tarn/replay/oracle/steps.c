@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Steps in sorted chunks: a directory of first positions, and chunks of up to CHUNK steps. A step
- * reaches to the next one, over the border of its chunk. No chunk is empty; the first step begins
- * at 0, so every position has a step. */
+ * ends where the next one begins, which may be in the next chunk. No chunk is empty, and the first
+ * step begins at 0, so every position has a step. */
 #include "replay/oracle/steps.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static size_t count_up_to(const uint64_t *positions, size_t count, uint64_t posi
     return (size_t)(base - positions) + (count == 1 && *base <= position);
 }
 
-/* Where the step after a place begins; UINT64_MAX after the last. */
+/* Where the step after a place begins; UINT64_MAX for the last step. */
 static uint64_t next_start(const struct steps *steps, struct place place)
 {
     const struct steps_chunk *chunk = steps->chunks[place.chunk];
@@ -42,7 +42,7 @@ static uint64_t next_start(const struct steps *steps, struct place place)
     return place.chunk + 1 < steps->chunk_count ? steps->firsts[place.chunk + 1] : UINT64_MAX;
 }
 
-/* The step that holds `position`. */
+/* The step that contains `position`. */
 static struct place find(struct steps *steps, uint64_t position)
 {
     struct place place = {steps->last_chunk, steps->last_index};
@@ -122,7 +122,7 @@ static bool chunk_divide(struct steps *steps, size_t at)
     return true;
 }
 
-/* Divides the step that holds `position` there, if it does not begin there. */
+/* Divides the step that contains `position` there, unless it begins there. */
 static bool divide(struct steps *steps, uint64_t position)
 {
     struct place place = find(steps, position);
@@ -144,7 +144,7 @@ static bool divide(struct steps *steps, uint64_t position)
     return true;
 }
 
-/* Takes away the steps that begin after the one at `place` and before `end`. */
+/* Removes the steps that begin after the one at `place` and before `end`. */
 static void absorb(struct steps *steps, struct place place, uint64_t end)
 {
     struct steps_chunk *chunk = steps->chunks[place.chunk];
@@ -180,8 +180,8 @@ static void absorb(struct steps *steps, struct place place, uint64_t end)
     }
 }
 
-/* Assigns within the chunk of `place`, the step that holds `start`. False, with nothing done, when
- * the range reaches beyond the chunk or the chunk has no room. */
+/* Assigns within one chunk. `place` is the step that contains `start`. False, with nothing done, if
+ * the range goes beyond the chunk or the chunk has no room. */
 static bool assign_inside(struct steps *steps, struct place place, uint64_t start, uint64_t end,
                           uint32_t value)
 {
@@ -193,8 +193,8 @@ static bool assign_inside(struct steps *steps, struct place place, uint64_t star
         steps->firsts[place.chunk + 1] <= end)
         return false;
     uint32_t rest = chunk->values[last];
-    size_t at = first + (chunk->starts[first] < start); /* of the new step; the rest of the last one
-                                                           follows it */
+    /* index of the new step; the rest of the last one follows it */
+    size_t at = first + (chunk->starts[first] < start);
     size_t after = chunk->count - last - 1, count = at + 2 + after;
     if (count > CHUNK)
         return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A step function: who owns each point of a line of 64-bit positions. Every point has a value, 0 at
- * first; an assignment gives a range a new one. Cost of either call: two binary searches, whatever
- * the length of the range, and what earlier steps an assignment covers. Not thread-safe. */
+/* A step function: who owns each point of a line of 64-bit positions. Every point has a value, at
+ * first 0; an assignment gives a range a new value. Either call costs two binary searches, whatever
+ * the length of the range, plus the earlier steps that an assignment replaces. Not thread-safe. */
 #ifndef TOOLS_STEPS_H
 #define TOOLS_STEPS_H
 
@@ -25,12 +25,12 @@ struct steps {
 bool steps_init(struct steps *steps);
 void steps_finish(struct steps *steps);
 
-/* A walk over a range, one step at a time. Ended by the next assignment. */
+/* A walk over a range, one step at a time. An assignment ends it. */
 struct steps_walk {
     const struct steps *steps;
     size_t chunk, index;
     uint64_t end;      /* of the range walked */
-    uint64_t from, to; /* the step at hand, clipped to the range */
+    uint64_t from, to; /* the current step, clipped to the range */
     uint32_t value;
 };
 
@@ -38,8 +38,8 @@ struct steps_walk {
 bool steps_walk_first(struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk);
 bool steps_walk_next(struct steps_walk *walk);
 
-/* Gives [start, end) a value; start < end < UINT64_MAX. False when memory is short: the steps are
- * then as before, or some of them are divided without a change of values. */
+/* Gives [start, end) a value; start < end < UINT64_MAX. False if memory is short: no value has
+ * changed, but some steps may have been divided. */
 bool steps_assign(struct steps *steps, uint64_t start, uint64_t end, uint32_t value);
 
 #endif
