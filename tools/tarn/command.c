@@ -26,7 +26,7 @@ int command_usage_error(const char *name, const char *format, ...)
     return COMMAND_USAGE;
 }
 
-/* For what getopt_long() gave '?' or ':' for. */
+/* Reports an option for which getopt_long() returned '?' or ':'. */
 static int option_error(const char *name, int given, char *const *argv,
                         const struct option *options)
 {
@@ -42,18 +42,17 @@ static int option_error(const char *name, int given, char *const *argv,
     if (optopt)
         return command_usage_error(name, "there is no option -%c", optopt);
     const char *text =
-        argv[optind -
-             1]; /* "--" and the name, or the beginning of one, and perhaps "=" and a value */
+        argv[optind - 1]; /* "--" and the name or its beginning, perhaps with "=" and a value */
     int length = (int)strcspn(text, "=");
     for (const struct option *option = options; option->name; option++)
-        /* It begins so: then another one does as well */
+        /* An option that begins like this shows that the name is ambiguous */
         if (strncmp(option->name, text + 2, (size_t)length - 2) == 0)
             return command_usage_error(name, "the option %.*s may mean more than one", length,
                                        text);
     return command_usage_error(name, "there is no option %.*s", length, text);
 }
 
-/* One that getopt_long() found. COMMAND_GO_ON, or COMMAND_USAGE. */
+/* Takes an option that getopt_long() found. Returns COMMAND_GO_ON or COMMAND_USAGE. */
 static int take(const struct command *command, const struct command_option *option, void *arguments)
 {
     if (!option->wants)
@@ -64,8 +63,8 @@ static int take(const struct command *command, const struct command_option *opti
     return COMMAND_GO_ON;
 }
 
-/* The letters begin as getopt_long() has them: "+" where the options end at the first operand, ":"
- * so that it prints nothing itself. */
+/* `letters_begin` is for getopt_long(): "+" if options end at the first operand, and ":" so that it
+ * prints nothing itself. */
 static int parse(const struct command *command, const struct command_option *options,
                  void *arguments, int argc, char **argv, const char *letters_begin)
 {

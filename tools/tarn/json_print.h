@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints a value and a newline; false if that failed, or there is no value. What is not ASCII is
- * escaped, so that control characters of names arrive as they are (plain_output.h would replace
+/* Prints a value and a newline. False if that failed, or there is no value. Non-ASCII characters
+ * are escaped, so that control characters in names stay as they are (plain_output.h would replace
  * them). */
 static inline bool json_print(const json_t *value, FILE *out)
 {
@@ -18,8 +18,8 @@ static inline bool json_print(const json_t *value, FILE *out)
     return value && json_dumpf(value, out, flags) == 0 && fputc('\n', out) != EOF;
 }
 
-/* Appends an item, which is the array's then, to an array that may have failed before. Returns NULL
- * from the first failure on, with nothing left. */
+/* Appends an item to an array and gives the array ownership of it. The array may be NULL after an
+ * earlier failure. Returns NULL, with nothing left, from the first failure on. */
 static inline json_t *append(json_t *array, json_t *item)
 {
     if (array && json_array_append_new(array, item) == 0)

@@ -47,8 +47,8 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-/* How many letters must change, come or go to make one word of another; words beyond 31 letters are
- * far from all. */
+/* How many letters must be changed, added or removed to turn one word into another. Words of more
+ * than 31 letters are far from every other. */
 static size_t distance(const char *from, const char *to)
 {
     enum { MAX = 31 };
@@ -82,13 +82,15 @@ static int unknown(const char *name)
         }
     }
     fprintf(stderr, "tarn: there is no command \"%s\"", name);
-    if (least < 3 && 2 * least < strlen(name)) /* a word of which half is another is no slip */
+    /* a word of which half differs is not a typing error */
+    if (least < 3 && 2 * least < strlen(name))
         fprintf(stderr, "; did you mean \"%s\"?", nearest);
     fputs("\nTry `tarn --help`.\n", stderr);
     return COMMAND_USAGE;
 }
 
-/* What was written may be on its way still: a full disk is a failure too. */
+/* Flushes the output. What was written may still be in a buffer, and a full disk is a failure
+ * too. */
 static int finish(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -97,9 +99,9 @@ static int finish(int status)
     return COMMAND_FAILED;
 }
 
-/* A standard stream that is closed would be the next file that is opened, and messages would be
- * written into that. What stands in its place fails as it does, and a program that is run does not
- * see it. */
+/* If a standard stream is closed, the next file that is opened would get its number, and messages
+ * would be written into that file. A file that fails like a closed one takes its place. A program
+ * that is run does not inherit it. */
 static void occupy_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes text of names. Owns nothing. */
+/* Makes printable texts of names. Owns nothing. */
 #include "name.h"
 
 #include "base/text.h"

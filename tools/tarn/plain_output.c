@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Streams over the standard files. Owns what is held back between two writes: the beginning of a
- * character, or of a sequence. */
+ * character or of an escape sequence. */
 #include "plain_output.h"
 #include "base/text.h"
 
@@ -19,7 +19,7 @@ struct output {
     int file;
     bool terminal;
     char held[HELD];
-    size_t length; /* of what is held */
+    size_t length; /* bytes that are held back */
 };
 
 static bool write_all(int file, const char *text, size_t length)
@@ -36,7 +36,7 @@ static bool write_all(int file, const char *text, size_t length)
     return true;
 }
 
-/* Bytes of what may be printed as it is; 0 where there is nothing of the kind. */
+/* Bytes at `text` that form one printable unit; 0 if there is none. */
 static size_t plain_length(const struct output *output, const char *text)
 {
     static const char *const types[] = {"\033[0m", "\033[1m", "\033[1;31m"};
@@ -46,14 +46,14 @@ static size_t plain_length(const struct output *output, const char *text)
     return *text == '\n' || *text == '\t' ? 1 : text_plain_length(text);
 }
 
-/* Whether the next bytes may be the beginning of more than one byte. */
+/* True if the next bytes may be the beginning of a longer unit. */
 static bool may_go_on(const char *text)
 {
     return (unsigned char)*text >= 0xc2 || *text == '\033';
 }
 
-/* Prints `length` bytes of a text that ends with a 0, except for a rest that may go on, unless it
- * is the end. Gives how many it took. */
+/* Prints `length` bytes of a text that ends with a 0, except for an incomplete rest, unless this is
+ * the end. Returns how many bytes it took. */
 static size_t print(struct output *output, const char *text, size_t length, bool *done)
 {
     char out[CHUNK + HELD];
@@ -89,7 +89,7 @@ static ssize_t take(void *cookie, const char *text, size_t size)
     return done ? (ssize_t)size : 0;
 }
 
-/* What was held back to the end begins nothing. */
+/* Prints what was held back and was never completed. */
 static int end(void *cookie)
 {
     struct output *output = cookie;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn sim`: runs a program on the simulated vendor libraries. It finds their folder from where
- * the program itself lies, puts it first on the loader's path, turns options into the variables
- * that the libraries read, and becomes the program. */
+/* `tarn sim`: runs a program on the simulated vendor libraries. It finds their folder from its own
+ * place, puts the folder first on the loader's path, sets the variables that the libraries read,
+ * and becomes the program. */
 #include "command.h"
 #include "sim_path.h"
 #include "units.h"
@@ -64,7 +64,7 @@ static const char help[] =
 struct arguments {
     const char *driver;
     bool path;
-    int status; /* COMMAND_OK, or COMMAND_FAILED when a variable could not be set */
+    int status; /* COMMAND_OK, or COMMAND_FAILED if a variable could not be set */
 };
 
 /* Sets a variable, or adds to a list between commas. */
@@ -93,7 +93,7 @@ static int set_number(const char *name, uint64_t value)
     return set_variable(name, text, false);
 }
 
-/* A number without a sign at `*at`, which then is what follows it. */
+/* Reads a number without a sign at `*at`, and moves `*at` behind it. */
 static bool take_number(const char **at, unsigned long most, unsigned long *number)
 {
     char *end = NULL;
@@ -105,7 +105,7 @@ static bool take_number(const char **at, unsigned long most, unsigned long *numb
     return errno == 0 && *number <= most;
 }
 
-/* "11.4" is 11040. */
+/* Reads a version: "11.4" becomes 11040. */
 static bool parse_version(const char *text, uint64_t *version)
 {
     unsigned long major = 0, minor = 0;
@@ -116,7 +116,7 @@ static bool parse_version(const char *text, uint64_t *version)
     return true;
 }
 
-/* "CALL:N:CODE", with a + behind or not, or "CALL:MS". */
+/* True for a rule: "CALL:N:CODE", perhaps with "+", or "CALL:MS". */
 static bool is_rule(const char *text, bool has_code)
 {
     unsigned long first = 0, second = 0;
@@ -131,7 +131,7 @@ static bool is_rule(const char *text, bool has_code)
     return !*text || strcmp(text, "+") == 0;
 }
 
-/* Whether that went well is said at the end. */
+/* Keeps the status for the end of the command line. */
 static bool set(void *arguments, int status)
 {
     struct arguments *own = arguments;
@@ -191,8 +191,7 @@ static const struct command_option options[] = {
     {.name = NULL},
 };
 
-/* Whether a library has a text of its own, which ends with a 0: the names of its calls are
- * there. */
+/* True if a library contains a text that ends with a 0, as the names of its calls do. */
 static bool has_text(const char *path, const char *text, size_t length)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -214,7 +213,7 @@ static bool has_text(const char *path, const char *text, size_t length)
     return found;
 }
 
-/* Whether a simulated driver has the call that a rule begins with. */
+/* True if a simulated driver has the call that a rule begins with. */
 static bool is_call(const char *folder, const char *rule)
 {
     static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.5", "libamdhip64.so.6",
@@ -229,7 +228,7 @@ static bool is_call(const char *folder, const char *rule)
     return found;
 }
 
-/* The first rule of a variable, options included, that is of no call of a simulated driver; NULL:
+/* The first rule of a variable, options included, whose call no simulated driver has; NULL:
  * none. */
 static const char *rule_of_no_call(const char *folder, const char *variable)
 {
@@ -241,7 +240,7 @@ static const char *rule_of_no_call(const char *folder, const char *variable)
     return rule && *rule ? rule : NULL;
 }
 
-/* Becomes the command. Gives a status only where that failed. */
+/* Becomes the command. Returns a status only if that failed. */
 static int become(char **command, const char *folder, const struct arguments *arguments)
 {
     const char *before = getenv("LD_LIBRARY_PATH");

@@ -21,11 +21,11 @@ struct table {
     size_t capacity, count;
 };
 
-/* The value of a key, which may be changed in place; NULL if there is none. The pointer lasts until
- * the next table_add(). */
+/* Returns the value of a key, which may be changed in place; NULL if there is none. The pointer is
+ * valid until the next table_add(). */
 uint32_t *table_find(const struct table *table, uint64_t first, uint64_t second);
 
-/* Finds a key, or adds it with `value`. NULL when memory is short. */
+/* Finds a key, or adds it with `value`. NULL if memory is short. */
 uint32_t *table_add(struct table *table, uint64_t first, uint64_t second, uint32_t value);
 
 void table_finish(struct table *table);

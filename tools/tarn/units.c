@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Three significant digits of a value below about a thousand. */
+/* How many decimals give three significant digits, for a value below about a thousand. */
 static int decimals(double value)
 {
     return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
@@ -88,7 +88,7 @@ bool units_parse_bytes(const char *text, uint64_t *bytes)
     } else if (*rest && strcasecmp(rest, "B") != 0) {
         return false;
     }
-    if (shift == 0 && strspn(text, "0123456789") <= 18) { /* exact, which a double is not */
+    if (shift == 0 && strspn(text, "0123456789") <= 18) { /* exact, which a double would not be */
         if (strchr(text, '.'))
             return false;
         *bytes = strtoull(text, NULL, 10);

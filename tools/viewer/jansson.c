@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Values of JSON as texts. Owns the text of each, to which an array or object appends; its last
- * bracket comes when it is used. */
+/* JSON values as texts. Owns the text of each value. An array or object appends to its text, and
+ * gets its closing bracket when it is used. */
 #include <jansson.h>
 
 #include <math.h>
@@ -13,7 +13,7 @@
 struct json_text {
     char *text;
     size_t length, capacity;
-    char end; /* the bracket that it lacks; 0: none */
+    char end; /* the closing bracket that it lacks; 0: none */
     bool failed;
 };
 

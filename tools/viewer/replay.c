@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the page's own analysis replays: PyTorch's policies, which are models. tarn itself needs 64
- * bits and a driver, so its row stays empty, and so does the driver's time. Owns the results. */
+ * bits and a driver, so its row and the driver's time stay empty. Owns the results. */
 #include "input/snapshot.h"
 #include "replay/least.h"
 #include "replay/replay_file.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The analysis of `tarn report`, for a page that reads snapshots itself: a program of WebAssembly
- * whose arguments are the names of files. Writes the data of a page (report_data.h) to standard
- * output. If there is none, writes the reason to standard error.
+/* The analysis of `tarn report` for a page that reads snapshots itself: a program of WebAssembly
+ * whose arguments are the names of files. It writes the data of a page (report_data.h) to standard
+ * output, or an error to standard error.
  *
- * The page's script (page/analyse.js) is its whole system: the files are open already, in the order
- * of their names, behind the standard streams. */
+ * The page's script (page/analyse.js) provides its system calls. The files are already open, in the
+ * order of their names, with the numbers after the standard streams. */
 #include "analysis/report/report.h"
 #include "analysis/report/report_data.h"
 #include "input/once.h"
@@ -48,5 +48,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; done && i < count; i++)
         report_what_if_run(&files[i], true, false);
     done = done && report_data_write(stdout, files, count) && fflush(stdout) == 0;
-    return done ? 0 : 1; /* the page lets go of all of its memory */
+    return done ? 0 : 1; /* the page discards all of its memory */
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Decompresses zstd as RFC 8878 describes it, block by block: a block's bytes are collected, then
- * it is decoded behind the window that matches refer to. Owns the window and the tables that a
- * block may take over from the one before.
+/* Decompresses zstd (RFC 8878), block by block: a block's bytes are collected, then decoded behind
+ * the window that matches refer to. Owns the window and the tables that a block may reuse from the
+ * one before.
  *
- * Bytes come from a stranger: every read is within what was collected, every write within what was
- * allocated, and what does not add up is an error. */
+ * The bytes are untrusted: every read is within what was collected, every write within what was
+ * allocated, and any inconsistency is an error. */
 #include <zstd.h>
 
 #include <stdbool.h>
@@ -53,7 +53,7 @@ enum sequence_part { LITERAL_LENGTH, OFFSET, MATCH_LENGTH, PARTS };
 
 struct ZSTD_DCtx_s {
     enum stage stage;
-    uint8_t *input; /* what is collected of the next piece, with SLACK */
+    uint8_t *input; /* the collected bytes of the next piece, with SLACK */
     size_t have, need;
     uint64_t skip; /* of STAGE_SKIP, bytes */
     bool last, checksum;
@@ -61,7 +61,7 @@ struct ZSTD_DCtx_s {
     size_t block_size;
     uint64_t window;
     uint8_t *out;
-    size_t capacity, end, flushed; /* out[flushed .. end) has not been taken yet */
+    size_t capacity, end, flushed; /* out[flushed .. end) was not taken yet */
     uint32_t repeats[3];
     struct huffman_table huffman;
     struct fse_table tables[PARTS];
@@ -84,8 +84,8 @@ static uint64_t little(const uint8_t *data, size_t size)
     return value;
 }
 
-/* A stream that is read from its end. `at` is the number of bits that are left; below 0 come
- * zeros. */
+/* A stream that is read backwards from its end. `at` is the number of bits that are left; below 0
+ * it reads zeros. */
 struct backward {
     const uint8_t *data;
     int64_t at;
@@ -99,7 +99,7 @@ static bool backward_begin(struct backward *stream, const uint8_t *data, size_t 
     return true;
 }
 
-/* Up to 32 bits that lie below `at`, of a stream behind whose end SLACK bytes can be read. */
+/* Returns up to 32 bits below `at`. SLACK bytes behind the stream must be readable. */
 static uint32_t backward_peek(const struct backward *stream, unsigned count)
 {
     int64_t from = stream->at - count;
@@ -120,7 +120,7 @@ static uint32_t backward_read(struct backward *stream, unsigned count)
 
 /* ---- finite state entropy ---- */
 
-/* Probabilities to a table. Those below 1 stand at its end. */
+/* Makes a table of probabilities. Symbols with a probability below 1 are at its end. */
 static bool fse_build(struct fse_table *table, const int16_t *probabilities, unsigned count,
                       unsigned log)
 {
@@ -196,8 +196,8 @@ static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size
 
 /* ---- Huffman ---- */
 
-/* The weights of a tree, compressed: two states take turns until the bits are used up. Gives how
- * many, 0 where it makes no sense. */
+/* Reads the compressed weights of a tree: two states take turns until the bits are used up. Returns
+ * how many there are, 0 if they are invalid. */
 static unsigned weights_read(const uint8_t *data, size_t size, uint8_t *weights)
 {
     struct fse_table table;
@@ -221,7 +221,7 @@ static unsigned weights_read(const uint8_t *data, size_t size, uint8_t *weights)
     return 0;
 }
 
-/* The weight of the last symbol is what is missing of a power of two. */
+/* The weight of the last symbol fills the sum up to a power of two. */
 static bool huffman_build(struct huffman_table *table, uint8_t *weights, unsigned count)
 {
     uint32_t sum = 0, at = 0;
@@ -306,7 +306,7 @@ static bool huffman_literals(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t 
     return true;
 }
 
-/* Gives the bytes of the section, 0 where it makes no sense. */
+/* Returns the bytes of the section, 0 if it is invalid. */
 static size_t read_literals(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size)
 {
     unsigned type = data[0] & 3, format = data[0] >> 2 & 3;
@@ -350,7 +350,7 @@ static const struct {
                   [OFFSET] = {default_offsets, 29, 5, 8, 32},
                   [MATCH_LENGTH] = {default_matches, 53, 6, 9, 53}};
 
-/* Gives the bytes of a table's description; SIZE_MAX where it makes no sense. */
+/* Returns the bytes of a table's description; SIZE_MAX if it is invalid. */
 static size_t read_table(struct fse_table *table, enum sequence_part part, unsigned mode,
                          const uint8_t *data, size_t size)
 {
@@ -396,7 +396,8 @@ static uint32_t read_match(struct backward *stream, unsigned code)
                      : match_bases[code - 32] + backward_read(stream, match_bits[code - 32]);
 }
 
-/* The offset that a value stands for: the first three are those of the last matches. */
+/* The offset that a value stands for. The first three values mean the offsets of the last
+ * matches. */
 static uint32_t take_offset(uint32_t *repeats, uint32_t value, bool literals)
 {
     unsigned place = value > 3 ? 3 : value - literals;
@@ -507,7 +508,7 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     bool single = about >> 5 & 1;
     size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U),
            ids = id_sizes[about & 3], at = single ? 1 : 2;
-    if (c->need < at + ids + sized) { /* now it is known how long the header is */
+    if (c->need < at + ids + sized) { /* now the length of the header is known */
         c->need = at + ids + sized;
         return FINE;
     }
@@ -550,7 +551,7 @@ static enum error begin_block(struct ZSTD_DCtx_s *c)
 
 static enum error end_block(struct ZSTD_DCtx_s *c)
 {
-    if (c->end + BLOCK_MOST > c->capacity) { /* all has been taken: only the window stays */
+    if (c->end + BLOCK_MOST > c->capacity) { /* all output was taken, so only the window is kept */
         size_t stays = c->window < c->end ? (size_t)c->window : c->end;
         memmove(c->out, c->out + c->end - stays, stays);
         c->end = c->flushed = stays;
@@ -576,7 +577,7 @@ static enum error take_magic(struct ZSTD_DCtx_s *c)
                                                         : UNKNOWN_PREFIX;
 }
 
-/* The piece that was asked for is there. */
+/* Processes the piece that was asked for and has been collected. */
 static enum error advance(struct ZSTD_DCtx_s *c)
 {
     switch (c->stage) {

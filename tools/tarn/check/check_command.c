@@ -49,8 +49,8 @@ enum { ALL_SECONDS = 58, INVENTORY_SECONDS = 20, LIBRARY_SECONDS = 15 };
 struct progress {
     double until; /* when everything must have ended */
     int failed;
-    char broken[512];   /* the names of what failed */
-    const char *remedy; /* of the first that did */
+    char broken[512];   /* names of the contracts that failed */
+    const char *remedy; /* of the first one that failed */
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -122,7 +122,7 @@ static bool any_device(const json_t *report)
     return false;
 }
 
-/* The last line; and whether all that can work here works. */
+/* Adds the last line. True if all that applies here works. */
 static bool judge(json_t *report, const struct progress *progress)
 {
     char line[1200];
@@ -154,7 +154,7 @@ static bool judge(json_t *report, const struct progress *progress)
     return json_object_set_new(report, "verdict", check_json_text(line)) == 0 && good;
 }
 
-/* The driver's part; what could not be found out is empty. */
+/* What a child finds of the driver; empty where it found nothing. */
 static json_t *find(void)
 {
     char why[256];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A function in a child, with a time limit. A child that waits inside the kernel for a driver
- * cannot be killed until that answers; it is left behind then, and nobody waits for it. */
+/* Runs a function in a child, with a time limit. A child that waits inside the kernel for a driver
+ * cannot be killed until the driver answers. It is left behind, and nobody waits for it. */
 #include "check.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static void run(json_t *(*function)(const void *), const void *argument, int ans
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (nowhere >= 0) { /* libraries of vendors print what they like */
+    if (nowhere >= 0) { /* vendors' libraries may print anything */
         dup2(nowhere, STDOUT_FILENO);
         dup2(nowhere, STDERR_FILENO);
     }
@@ -37,7 +37,7 @@ static void run(json_t *(*function)(const void *), const void *argument, int ans
     _exit(done ? 0 : 1);
 }
 
-/* Reads until the other end is closed, for a limited time. The text is the caller's; NULL where the
+/* Reads until the other end is closed or the time is over. The caller frees the text. NULL if the
  * time was over. */
 static char *read_all(int file, double until)
 {
@@ -70,7 +70,7 @@ static char *read_all(int file, double until)
     return NULL;
 }
 
-/* Waits for a child that was killed or has closed its pipe, but not for long. */
+/* Waits a short time for a child that was killed or has closed its pipe. */
 static int reap(pid_t child)
 {
     const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
@@ -101,7 +101,8 @@ json_t *child_answer(json_t *(*function)(const void *), const void *argument, do
         snprintf(why, size, "no process: %s", strerror(errno));
         return NULL;
     }
-    kill(-child, SIGKILL); /* and what it started; one that has answered has nothing left to do */
+    /* with the processes that it started; a child that has answered needs them no more */
+    kill(-child, SIGKILL);
     if (!text)
         kill(child, SIGKILL);
     int status = reap(child);

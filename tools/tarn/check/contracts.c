@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn promises, checked on this machine without a kernel. Contents come and go by the
+/* Checks what tarn promises on this machine, without a kernel. Contents are written and read by the
  * driver's own copies, which tarn's interface does not have. */
 #include "check.h"
 #include "driver/driver.h"
@@ -16,7 +16,7 @@ enum { BLOCK = 256 << 10, LARGE = 8 << 20 };
 
 static unsigned char sent[BLOCK], got[BLOCK];
 
-/* Whether a call went well; the first that did not is the result. */
+/* True if a call succeeded. The first failure becomes the result. */
 static bool well(struct outcome_text *result, tarn_status status)
 {
     if (status && result->outcome == OUTCOME_OK) {
@@ -101,7 +101,7 @@ static void order(int device, void *argument, struct outcome_text *result)
     (void)well(result, tarn_device_trim(device, 0));
 }
 
-/* What one stream freed serves it again at once, and another one only in order. */
+/* What one stream freed serves that stream again at once, and another stream only in order. */
 static void reuse(int device, void *argument, struct outcome_text *result)
 {
     tarn_stream one = 0, two = 0;
@@ -248,8 +248,8 @@ static void peer(int device, void *argument, struct outcome_text *result)
 
 /* Another process ------------------------------------------------------------------------------ */
 
-/* The importer is started before this process uses tarn: a child of a process that has used it
- * could not. It answers for each device with its result. */
+/* The importer starts before this process uses tarn, because a child of a process that has used it
+ * cannot use it. It sends its result for each device. */
 static void import(int socket)
 {
     struct outcome_text result = {.outcome = OUTCOME_OK};
@@ -393,12 +393,12 @@ json_t *contract_run(const void *argument)
         if (here.outcome == OUTCOME_FAILED || i == 0)
             result = here;
         else if (here.outcome == OUTCOME_OK && result.outcome == OUTCOME_ABSENT)
-            result = here; /* one device has it */
+            result = here; /* at least one device is able to do it */
     }
     return answer(&result);
 }
 
-/* Once on the first device: create, bind to a stream, destroy. */
+/* Creates, binds and destroys a handle, once, on the first device. */
 json_t *contract_library(const void *name)
 {
     struct outcome_text result = {.outcome = OUTCOME_OK};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn finds on this machine: driver, devices, settings and libraries. Keys are documented in
- * docs/man/check.h2m, and are added to, not changed. */
+/* What tarn finds on this machine: driver, devices, settings and libraries. docs/man/check.h2m
+ * documents the keys. Keys may be added, and never change. */
 #include "check.h"
 #include "driver/driver.h"
 
@@ -12,11 +12,11 @@
 struct device_info {
     tarn_device_properties properties;
     size_t free_bytes, total_bytes;
-    char error[512]; /* "" when it works */
+    char error[512]; /* "" if it works */
 };
 
 struct machine {
-    char driver[16], reason[1024];             /* driver "" when there is none */
+    char driver[16], reason[1024];             /* driver is "" if there is none */
     char settings[4096], settings_error[1024]; /* one of the two is "" */
     int device_count, library_count;
     struct device_info *devices;
@@ -74,7 +74,7 @@ static const char *platform_name(tarn_platform platform)
 
 /* JSON ----------------------------------------------------------------------------------------- */
 
-/* Names and paths need not be UTF-8: what is not, becomes '?'. */
+/* Names and paths need not be UTF-8: invalid bytes become '?'. */
 json_t *check_json_text(const char *text)
 {
     json_t *string = json_string(text);
@@ -110,7 +110,7 @@ static json_t *json_device(int number, const struct device_info *device)
                      "alias", (int)properties->alias, "exportable", (int)properties->exportable);
 }
 
-/* "a, b" as an array. */
+/* Makes an array of a text such as "a, b". */
 static json_t *json_list(const char *text)
 {
     json_t *array = json_array();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What `tarn check` prints can be pasted into a public place. */
+/* Removes from what `tarn check` prints what does not belong into a public place. */
 #include "check.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static bool is_word(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-';
 }
 
-/* Replaces `found` by `with`; as a whole word only, where that is asked. */
+/* Replaces `found` by `with`; if `word`, only as a whole word. */
 static char *replace(char *text, const char *found, const char *with, bool word)
 {
     size_t length = found ? strlen(found) : 0, at = 0;
@@ -39,7 +39,7 @@ static char *replace(char *text, const char *found, const char *with, bool word)
     return text;
 }
 
-/* 8-4-4-4-12 hexadecimal digits become x. */
+/* Replaces UUIDs, which are 8-4-4-4-12 hexadecimal digits, by x. */
 static void hide_uuids(char *text)
 {
     for (; text && *text; text++) {
@@ -53,7 +53,7 @@ static void hide_uuids(char *text)
     }
 }
 
-/* A path that is not in a folder of the system keeps its last name. */
+/* A path outside of the system's folders keeps only its last name. */
 static void shorten_paths(char *text)
 {
     static const char *const known[] = {"/usr/", "/lib/", "/lib64/", "/proc/",

@@ -59,7 +59,7 @@ static const char *container_of(const char *root)
     return "";
 }
 
-/* The least of the limits on memory of the process's control groups; 0: none. */
+/* The smallest memory limit of the process's control groups; 0: none. */
 static long long group_memory(const char *root)
 {
     char own[PATH_MAX], path[PATH_MAX + 64], line[64];
@@ -102,7 +102,7 @@ static int on_bus(const char *root, const char *vendor)
     return count;
 }
 
-/* `failed`: what getrlimit() gave for it. */
+/* `failed`: the result of getrlimit(). */
 static json_t *limit_of(int failed, const struct rlimit *limit)
 {
     return failed || limit->rlim_cur == RLIM_INFINITY ? json_null()
@@ -153,7 +153,7 @@ static bool is_true(const json_t *found, const char *key)
     return json_is_true(json_object_get(found, key));
 }
 
-/* The first row that is so says why. */
+/* The first row that applies gives the reason. */
 const char *surroundings_no_gpu(const json_t *found, const char **remedy)
 {
     bool container = json_is_string(json_object_get(found, "container"));

@@ -69,7 +69,7 @@ static void device(const json_t *at, FILE *out)
     fputc('\n', out);
 }
 
-/* One line per library that was found, with its path; one for all that were not. */
+/* Prints one line per library that was found, with its path, and one line for all that were not. */
 static void libraries(const json_t *all, FILE *out)
 {
     const char *before = "libraries missing: ";

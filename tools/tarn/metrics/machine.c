@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The text. What is said of each process is what it would say itself; beside that there are lines
- * of the machine's devices, by the names that OpenTelemetry has for them (hw.gpu.memory.*, as
- * Prometheus writes such names), and of what was read. */
+/* The text of `tarn metrics`. Of each process it has what the process itself would publish. In
+ * addition it has lines for the machine's devices, with OpenTelemetry's names (hw.gpu.memory.*, as
+ * Prometheus writes such names), and lines on what was read. */
 #include "metrics/machine.h"
 #include "report/metrics.h"
 #include "top/fleet.h"
@@ -85,7 +85,7 @@ static void say_machine(struct sink *sink, const struct top_list *list, size_t r
     sink_print(sink, "tarn_exporter_unread_processes %zu\n", list->count - read + list->left_out);
 }
 
-/* What there is to print of; the sources have what the list has. */
+/* Fills in the sources to print; they point into the list. */
 static size_t sources_make(const struct top_list *list, struct metrics_source *sources)
 {
     size_t count = 0;

@@ -2,10 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The server of `tarn metrics`: libmicrohttpd, in one thread, so that scrapes come one after the
- * other. The text is made for each scrape, so that what it says is of that moment, and nothing is
- * kept in between. A connection is for one request, and is ended some seconds after it began,
- * whatever comes of it: a limit on silence alone would let a few bytes now and then keep others
- * out. */
+ * other. Each scrape gets a new text, and nothing is kept in between. A connection serves one
+ * request and is closed some seconds after it began, whatever it does: with a limit on silence
+ * alone, a client could keep others out by sending a byte now and then. */
 #include "command.h"
 #include "metrics/machine.h"
 
@@ -22,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where to listen: "[::1]:9000", "127.0.0.1:9000", "9000". */
+/* Where to listen: "[::1]:9000", "127.0.0.1:9000" or "9000". */
 struct place {
     char address[256], port[8];
 };
@@ -58,9 +57,9 @@ bool metrics_is_place(const char *where)
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* A connection is closed some seconds after its first byte, whatever it does. There are so many
- * places that those that say nothing keep no scrape waiting until then, and one address cannot have
- * all of them. Each has so many bytes for the head of a request. */
+/* Limits. A connection is closed some seconds after its first byte. There are so many connections
+ * that silent ones do not make a scrape wait until then, and one address cannot have all of them.
+ * The head of a request may have so many bytes. */
 enum {
     MOST_CONNECTIONS = 1000,
     MOST_OF_ADDRESS = 400,
@@ -69,11 +68,11 @@ enum {
     FILES_BESIDE = 64
 };
 
-/* Connections that are open. */
+/* The open connections. */
 static struct {
-    pthread_mutex_t lock; /* so that no number is used that the server's thread has closed */
+    pthread_mutex_t lock; /* while it is held, the server's thread closes no number */
     struct {
-        int file; /* and 1; 0: free */
+        int file; /* the file's number + 1; 0: the slot is free */
         time_t began;
     } list[MOST_CONNECTIONS];
 } connections = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -104,7 +103,7 @@ static void notify(void *unused, struct MHD_Connection *connection, void **conte
     pthread_mutex_unlock(&connections.lock);
 }
 
-/* The server's thread finds them ended. */
+/* Shuts old connections down; the server's thread then finds them ended. */
 static void end_old_connections(void)
 {
     pthread_mutex_lock(&connections.lock);
@@ -114,7 +113,7 @@ static void end_old_connections(void)
     pthread_mutex_unlock(&connections.lock);
 }
 
-/* Paths are compared as they come: decoded, one with a 0 in it would be the path before it. */
+/* Leaves paths undecoded: a decoded one with a 0 byte would equal a shorter path. */
 static size_t as_it_is(void *unused, struct MHD_Connection *connection, char *text)
 {
     (void)unused, (void)connection;
@@ -165,7 +164,8 @@ static enum MHD_Result answer(void *directory, struct MHD_Connection *connection
 {
     static int begun;
     (void)version, (void)upload;
-    if (*state != &begun) { /* the head of the request alone: the answer is for the next call */
+    /* so far only the head of the request has come; the next call answers */
+    if (*state != &begun) {
         *state = &begun;
         return MHD_YES;
     }
@@ -182,7 +182,7 @@ static enum MHD_Result answer(void *directory, struct MHD_Connection *connection
                       : answer_text(connection, MHD_HTTP_OK, "tarn metrics: /metrics\n");
 }
 
-/* A socket that listens, or -1 after the reason was said. */
+/* Returns a listening socket, or -1 after an error message. */
 static int listen_at(const struct place *place, const char *where)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
@@ -206,7 +206,7 @@ static int listen_at(const struct place *place, const char *where)
     return -1;
 }
 
-/* Says where it listens: of port 0, which the system chose. */
+/* Prints where it listens, since the system chooses the port if the user named port 0. */
 static void say_where(int listener, const struct place *place)
 {
     struct sockaddr_storage address = {0};
@@ -235,7 +235,7 @@ int metrics_serve(const char *where, const char *directory)
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before the server's thread, which inherits it */
     struct rlimit files;
-    unsigned most = MOST_CONNECTIONS; /* as far as there may be files for them */
+    unsigned most = MOST_CONNECTIONS; /* fewer if the process may not open that many files */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < MOST_CONNECTIONS + FILES_BESIDE)
         most = files.rlim_cur > 2 * FILES_BESIDE ? (unsigned)files.rlim_cur - FILES_BESIDE
                                                  : FILES_BESIDE;

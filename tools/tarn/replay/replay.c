@@ -3,28 +3,29 @@
 
 /* The replay of one device's workload.
  *
- * Time: the clock of queued work runs in recorded time, from where it stood when the repetition
- * began, plus all that the allocator has waited. It is driven only where work is queued at all:
- * with a lag, or where the recording has late frees.
+ * Time: the clock of queued work shows recorded time since the beginning of the repetition, plus
+ * all that the allocator has waited. It is moved only if work is queued at all: with a lag, or if
+ * the recording has late frees.
  *
- * Late frees: a block whose recorded completion came later is used by a helper stream until then.
- * Each is given to a helper whose earlier work ends before it, so that completions out of order do
- * not wait for each other; helpers are dealt before the start, so that the loop makes no streams.
+ * Late frees: if a block's recorded completion came later than its free, a helper stream uses the
+ * block until then. Each block gets a helper whose earlier work ends before the block's, so that
+ * completions out of order do not wait for each other. Helpers are assigned before the start, so
+ * that the loop creates no streams.
  *
- * Threads: where the recording has several, or the blocks are dealt over several, each allocation
- * and each free is a job for one of a crew, done before the next is given out. So it is the same
- * replay each time, and only one thread at a time has it.
+ * Threads: if the recording has several, or blocks are distributed over several, each allocation
+ * and each free is a job for one thread of a crew. A job ends before the next is given out. So
+ * every replay is the same, and only one thread at a time uses it.
  *
- * Each recorded private pool is a pool. What a program gave back itself is given back here. In a
- * recording by PyTorch, which has no captures, a private pool is held as a graph holds it, until
- * the recording gives it back: nothing else can have its memory.
+ * Each recorded private pool is a pool. Memory that the program itself gave back is given back
+ * here. A recording by PyTorch has no captures. There an empty graph holds each private pool until
+ * the recording gives it back, so that nothing else gets its memory.
  *
- * In a recording by tarn, what streams and captures did is done again: waits are waits, and an
- * allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost
- * what was before, is counted. A capture's graph is kept, and with it the pool, until the blocks of
- * the repetition are freed. No timed work is queued in captures.
+ * In a recording by tarn, the operations of streams and captures are repeated: waits wait, and a
+ * request that failed is made again. Waits and captures that the driver refuses, because a ring
+ * lost what came before, are counted. A capture's graph, and with it its pool, is kept until the
+ * blocks of the repetition are freed. No timed work is queued in captures.
  *
- * The allocator is asked for memory and nothing else; peaks, calls and times come from the host
+ * The allocator is asked for memory and nothing else. Peaks, calls and times come from the host
  * device's ledger. */
 #include "replay/replay_state.h"
 
@@ -80,7 +81,7 @@ bool replay_fail(struct replay *replay, tarn_status status, const char *format, 
 
 /* ---- the operations ---- */
 
-/* Brings the clock to an operation. What it has passed already is what the allocator waited. */
+/* Moves the clock to an operation's time. If the clock is past that, the allocator has waited. */
 static bool reach(struct replay *replay, uint64_t recorded)
 {
     uint64_t due = recorded + replay->shift;
@@ -104,7 +105,7 @@ static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
     return status ? replay_fail(replay, status, "reading the ledger") : true;
 }
 
-/* Reserved memory comes to a peak in an allocation only. */
+/* Notes the waste when reserved memory reaches a peak, which only an allocation can cause. */
 static bool note_waste(struct replay *replay)
 {
     tarn_host_ledger read;
@@ -117,8 +118,8 @@ static bool note_waste(struct replay *replay)
     return true;
 }
 
-/* Asks for a block as the recording did: of its pool, which the capture of its stream may
- * choose. */
+/* Requests a block as in the recording: from its pool, or from the one that its stream's capture
+ * has. */
 static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
 {
     const struct lane *lane = &replay->streams[block->stream];
@@ -127,7 +128,8 @@ static tarn_status ask(struct replay *replay, const struct workload_block *block
     return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
 }
 
-/* What failed in the recording may fail here. Reserved memory may come to its peak for it. */
+/* Makes a request again that failed in the recording; it may fail here. Reserved memory may reach
+ * its peak in it. */
 static bool try_allocation(struct replay *replay, uint32_t number)
 {
     struct replay_result *result = replay->result;
@@ -201,7 +203,7 @@ static bool allocate(struct replay *replay, uint32_t number)
     return !replay->options->compare || note_waste(replay);
 }
 
-/* Whether a stream captures: its own capture, or one that it has joined. */
+/* True if a stream captures, by its own capture or one that it joined. */
 static bool is_capturing(const struct replay *replay, const struct lane *lane)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
@@ -210,7 +212,7 @@ static bool is_capturing(const struct replay *replay, const struct lane *lane)
             state != TARN_CAPTURE_NONE);
 }
 
-/* Queues work of a stream on a block, from now on for `duration`. */
+/* Queues work on a block on a stream, from now on for `duration`. */
 static bool work(struct replay *replay, struct lane *lane, const struct holding *holding,
                  uint64_t size, uint64_t duration)
 {
@@ -225,8 +227,8 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     return true;
 }
 
-/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses
- * it until its completion. */
+/* The other stream that uses a block until its completion: a helper, or the one from the
+ * distribution over streams; NULL if there is none. */
 static struct lane *second_lane(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
@@ -236,7 +238,7 @@ static struct lane *second_lane(struct replay *replay, uint32_t number)
                                                   : NULL;
 }
 
-/* Frees a block, in the order of stream `order` where that is not WORKLOAD_NO_STREAM. */
+/* Frees a block, in the order of stream `order` unless that is WORKLOAD_NO_STREAM. */
 static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded, uint32_t order)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
@@ -272,7 +274,7 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
 
 /* What streams do ------------------------------------------------------------------------------ */
 
-/* A stream waits for what is queued on another now. */
+/* A stream waits for the work that is queued on another stream now. */
 static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lane *other)
 {
     tarn_status status =
@@ -281,7 +283,7 @@ static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lan
         status = tarn_event_record(other->event, other->stream);
     if (!status)
         status = tarn_stream_wait(lane->stream, other->event);
-    /* In a capture nothing waits now */
+    /* A stream that captures does not wait now */
     if (!status && lane->end < other->end && !is_capturing(replay, lane))
         lane->end = other->end;
     return status;
@@ -314,7 +316,7 @@ static tarn_status captured(struct replay *replay, struct lane *lane)
     return status;
 }
 
-/* An operation of a stream, where the recording has them. What cannot be made again is counted. */
+/* Repeats an operation of a stream. One that cannot be repeated is counted. */
 static bool stream_op(struct replay *replay, const struct workload_op *op)
 {
     tarn_status status = TARN_OK;
@@ -339,9 +341,9 @@ static tarn_status trim(struct replay *replay, uint32_t pool)
                 : tarn_device_trim(replay->workload->device, 0);
 }
 
-/* The program gives back what is cached, or a pool. Whatever its allocator is, it waits then for
- * work that uses it: that is the program's time, and not counted. A trim is refused here where it
- * was there: while a capture is open. */
+/* The program gives back cached memory, or a pool. With any allocator this waits for work that uses
+ * the memory, so the wait is the program's time and is not counted. A trim that was refused in the
+ * recording, because a capture was open, is refused here too. */
 static bool give_memory_back(struct replay *replay, const struct workload_op *op)
 {
     tarn_host_ledger before, after;
@@ -368,7 +370,7 @@ struct job {
     struct replay *replay;
     uint32_t block, order;
     uint64_t time;
-    const struct workload_op *op; /* of a stream */
+    const struct workload_op *op; /* for an operation of a stream */
 };
 
 static bool allocate_job(void *context)
@@ -395,7 +397,8 @@ static bool give_back_job(void *context)
     return give_back(job->replay, job->block, job->time, job->order);
 }
 
-/* Both by the thread whose turn it is: that of the recording, `thread`, unless they are dealt. */
+/* Let a thread allocate or free: `thread`, that of the recording, unless blocks are distributed
+ * over threads. */
 static bool allocate_dealt(struct replay *replay, uint32_t block, uint32_t thread)
 {
     struct job job = {.replay = replay, .block = block};
@@ -415,7 +418,7 @@ static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t reco
     return replay->crew ? crew_do(replay->crew, thread, give_back_job, &job) : give_back_job(&job);
 }
 
-/* By the thread of the recording. */
+/* Lets the thread of the recording do it. */
 static bool other_dealt(struct replay *replay, const struct workload_op *op)
 {
     struct job job = {.replay = replay, .block = op->block, .op = op};
@@ -455,7 +458,7 @@ static bool run_events(struct replay *replay)
 
 /* ---- repetitions ---- */
 
-/* Frees what is live, at the end of the trace. */
+/* Frees all live blocks, at the end of the trace. */
 static bool give_back_all(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -532,7 +535,7 @@ static bool check_empty(struct replay *replay)
     return true;
 }
 
-/* What the ledger says of the repetition; the next one starts from here. */
+/* Takes the figures of the repetition from the ledger; the next one starts from here. */
 static bool measure(struct replay *replay)
 {
     struct replay_repetition *measured = &replay->measured;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn replay`: the command line. Files are replayed one after the other, so that their times can
- * be compared. */
+/* `tarn replay`: the command line. Files are replayed one after the other, so that their times are
+ * comparable. */
 #include "command.h"
 #include "input/once.h"
 #include "plain_output.h"
@@ -107,7 +107,7 @@ struct arguments {
     bool json;
 };
 
-enum { COMMAND_UNFIT = 3 }; /* an exit status beside those of every command */
+enum { COMMAND_UNFIT = 3 }; /* an exit status of this command in addition to the common ones */
 
 static bool take_what_if(void *arguments, const char *value)
 {
@@ -124,7 +124,7 @@ static bool take_driver(void *arguments, const char *value)
     return true;
 }
 
-/* What a run has is taken into the options that the arguments begin with. */
+/* The options of a run are stored in `struct replay_options`, with which the arguments begin. */
 static const struct command_option options[] = {
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = "device-memory", .wants = UNITS_WANTS_MEMORY, .take = run_take_memory},
@@ -149,9 +149,10 @@ static bool has_trace(const struct replay_file *files, size_t count)
     return false;
 }
 
-/* Everything that is run, and where it is shown. */
+/* All runs, and where they are shown. */
 struct session {
-    const struct replay_options *runs; /* of each file: those of the command line, then what if */
+    /* the runs of each file: that of the command line, then those of --what-if */
+    const struct replay_options *runs;
     size_t run_count;
     char **paths;
     size_t path_count;
@@ -159,7 +160,7 @@ struct session {
     bool json, colour;
 };
 
-/* Runs a file with all options, and shows it. False when it could not be shown. */
+/* Makes all runs of a file, and shows them. False if they could not be shown. */
 static bool run_file(const struct session *session, size_t number, enum replay_verdict *verdict)
 {
     struct replay_file *runs = &session->files[number * session->run_count];
@@ -233,7 +234,8 @@ static int replay(struct arguments *arguments, char **paths, size_t count)
         fputs("tarn replay: out of memory\n", stderr);
         return COMMAND_FAILED;
     }
-    for (size_t i = 0; i < count && status == COMMAND_OK; i++) /* a file may be run several times */
+    /* a file from a pipe is kept, since it may be read several times */
+    for (size_t i = 0; i < count && status == COMMAND_OK; i++)
         if (!once_hold(paths[i], error, sizeof error)) {
             fprintf(stderr, "tarn replay: %s: %s\n", paths[i], error);
             status = COMMAND_FAILED;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A child process a file. The child reads the snapshot, replays it and writes messages of plain
- * structures into a pipe; the parent collects them, draws the progress from a page that both share,
- * and makes an error of a child that did not end well. The child is a copy of this very program, so
- * the structures need no format. */
+/* One child process per file. The child reads the snapshot, replays it, and writes messages into a
+ * pipe, as plain structures. The parent collects them and draws the progress from a page that both
+ * processes share. If a child did not end well, the parent makes an error of it. The child is a
+ * copy of this program, so the structures need no format. */
 #include "replay/replay_file.h"
 
 #include "input/snapshot.h"
@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define PROGRESS_INTERVAL 100 /* ms */
-#define PROGRESS_AFTER 5      /* intervals: a file that is done sooner shows no bar */
+#define PROGRESS_AFTER 5      /* intervals: a file that ends sooner shows no bar */
 
 enum message_kind {
     MESSAGE_ERROR,
@@ -42,7 +42,7 @@ enum message_kind {
 
 struct message {
     enum message_kind kind;
-    size_t size; /* bytes that follow */
+    size_t size; /* bytes that follow the message */
 };
 
 struct message_file {
@@ -50,7 +50,7 @@ struct message_file {
     uint64_t state_events;
 };
 
-/* What both processes see. */
+/* The page that both processes share. */
 struct shared {
     _Atomic uint64_t done, total; /* operations */
 };
@@ -71,7 +71,7 @@ static void write_all(int out, const void *data, size_t size)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            _exit(1); /* the parent is gone */
+            _exit(1); /* the parent has ended */
         at += written;
         size -= (size_t)written;
     }
@@ -128,8 +128,8 @@ static int compare_segments(const void *left, const void *right)
     return first ? first : (a->pool[1] > b->pool[1]) - (a->pool[1] < b->pool[1]);
 }
 
-/* Sends the state of every device that has segments: the whole, then a part for each stream and
- * pool. Sorts the segments. */
+/* Sends the state of every device that has segments: the whole, then one part per stream and pool.
+ * Sorts the segments. */
 static void send_states(const struct child *child, struct snapshot *snapshot)
 {
     struct snapshot_segment *segments = snapshot->segments;
@@ -158,7 +158,8 @@ static bool is_unsized(const struct replay_options *options, const struct worklo
     return !options->device_memory && !workload->device_memory;
 }
 
-/* Replays a workload, beside the models or as one of them. The host device's memory is `most`. */
+/* Replays a workload, by tarn beside the models or by one model. `most`: the memory of the host
+ * device. */
 static bool replay_one(const struct child *child, const struct workload *workload, bool modelled,
                        uint64_t most, const uint64_t *least)
 {
@@ -188,7 +189,7 @@ static bool replay_one(const struct child *child, const struct workload *workloa
     return done && result.divergences == 0;
 }
 
-/* Replays every workload. True when all went well; else what went wrong is sent. */
+/* Replays every workload. True if all went well; otherwise the errors were sent. */
 static bool replay_all(const struct child *child, struct workload *workloads, size_t count,
                        bool modelled)
 {
@@ -211,7 +212,7 @@ static bool replay_all(const struct child *child, struct workload *workloads, si
     uint64_t(*least)[REPLAY_POLICIES] = calloc(count ? count : 1, sizeof *least);
     bool well = least != NULL;
     snprintf(error, sizeof error, "out of host memory");
-    /* Before tarn is used here */
+    /* This comes before tarn is used in this process */
     for (size_t i = 0; well && child->options->least && i < count; i++)
         well = least_find(child->options, &workloads[i], least[i], error, sizeof error);
     well = well && replay_configure(child->options, devices, most, error, sizeof error);
@@ -297,8 +298,8 @@ static bool append(void **array, size_t *count, const void *element, size_t size
     return true;
 }
 
-/* Takes one message. A repetition comes before the result that it belongs to. False at the end of
- * the pipe, and on one that is cut off. */
+/* Receives one message. A repetition comes before the result that it belongs to. False at the end
+ * of the pipe, and if a message is cut off. */
 static bool receive(int in, struct replay_file *file, struct replay_device *next)
 {
     struct message message;
@@ -384,7 +385,7 @@ static void collect(int in, struct replay_file *file, struct shared *shared, boo
     free(next.repetitions);
 }
 
-/* Makes an error of how the child ended, if it did not end by itself and did not say why. */
+/* If the child neither ended by itself nor sent an error, makes an error of how it ended. */
 static void judge(struct replay_file *file, int status)
 {
     if (WIFSIGNALED(status)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The JSON of `tarn replay`. Keys are documented in docs/man/replay.h2m; they are added to, not
- * changed. A value that cannot be made makes the whole array fail, never a hole in it. */
+/* The JSON of `tarn replay`. docs/replay.md documents the keys. Keys may be
+ * added, and never change. If one value cannot be made, the whole array fails. */
 #include "json_print.h"
 #include "name.h"
 #include "replay/replay_report.h"
@@ -22,7 +22,7 @@ static json_t *json_known(uint64_t bytes)
     return bytes == WORKLOAD_NOT_KNOWN ? json_null() : json_bytes(bytes);
 }
 
-/* C only where there is one. */
+/* Driver times; C only if there is a table C. */
 static json_t *json_times(const struct replay_result *result, uint64_t a_ns, uint64_t b_ns,
                           uint64_t c_ns)
 {
@@ -83,7 +83,7 @@ static json_t *json_text(const char *text)
     return json_string(name_valid(text).text);
 }
 
-/* What a plain segment takes is always there, the rest where it was called. */
+/* Calls of a model. Those for segments are always there, others only if they were made. */
 static json_t *json_model_calls(const struct c10_result *run)
 {
     json_t *object = json_object();
@@ -106,14 +106,14 @@ static json_t *json_model_times(const struct replay_result *result,
     return json_times(result, model->time_a_ns, model->time_b_ns, model->time_c_ns);
 }
 
-/* A smallest device; null where none was found. */
+/* The size of a smallest device; null if none was found. */
 static json_t *json_least(uint64_t bytes)
 {
     return bytes ? json_bytes(bytes) : json_null();
 }
 
-/* A device whose replay stopped: what the trace is, in `object`, and why; what was measured by then
- * says nothing. */
+/* A device whose replay stopped: `object`, which describes the trace, gets the error and nothing
+ * that was measured. */
 static json_t *json_stopped(json_t *object, const struct replay_result *result)
 {
     json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:n, s:n}", "error", json_text(result->error),
@@ -128,7 +128,7 @@ static json_t *json_stopped(json_t *object, const struct replay_result *result)
     return NULL;
 }
 
-/* What a trace was dealt over, where it was. Not 0 when it fails. */
+/* Adds what blocks were distributed over. Nonzero if that fails. */
 static int json_options(json_t *object, const struct replay_options *options)
 {
     int failed = object ? 0 : -1;
@@ -139,7 +139,7 @@ static int json_options(json_t *object, const struct replay_options *options)
     return failed;
 }
 
-/* What recordings by tarn have besides. Not 0 when it fails. */
+/* Adds what only recordings by tarn have. Nonzero if that fails. */
 static int json_order(json_t *object, const struct replay_result *result)
 {
     if (!object || !result->has_order)
@@ -154,8 +154,8 @@ static int json_order(json_t *object, const struct replay_result *result)
 static const char *const policy_names[] = {
     [REPLAY_TARN] = "tarn", [REPLAY_NATIVE] = "pytorch", [REPLAY_EXPANDABLE] = "expandable"};
 
-/* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0
- * when it fails. */
+/* Adds what only compared runs have: the SPEC, whether the run fits, and the waste. Nonzero if that
+ * fails. */
 static int json_compared(json_t *object, const struct replay_result *result,
                          const struct replay_options *options)
 {
@@ -173,7 +173,7 @@ static int json_compared(json_t *object, const struct replay_result *result,
     return failed;
 }
 
-/* Whichever smallest devices were searched. Not 0 when it fails. */
+/* Adds the smallest devices that were searched. Nonzero if that fails. */
 static int json_leasts(json_t *object, const struct replay_result *result,
                        const struct replay_options *options)
 {
@@ -190,7 +190,7 @@ static int json_leasts(json_t *object, const struct replay_result *result,
     return failed;
 }
 
-/* One of PyTorch's policies alone, in the keys of a replay. */
+/* One of PyTorch's policies alone, with the keys of a replay. */
 static json_t *json_policy(json_t *object, const struct replay_result *result,
                            const struct replay_model *model)
 {
@@ -282,7 +282,7 @@ static json_t *json_state(const struct replay_state *state)
                      "largest_free", json_bytes(state->largest_free));
 }
 
-/* The state of the device at `*at`, which it moves past the device's parts. */
+/* The state of the device at `*at`. Moves `*at` past the device's parts. */
 static json_t *json_device_state(const struct replay_file *file, size_t *at)
 {
     const struct replay_state *whole = &file->states[*at];
@@ -331,7 +331,7 @@ static bool json_file(json_t *array, const struct replay_file *file)
         done = json_array_append_new(array, json_device_state(file, &i)) == 0;
     if (done && file->error[0])
         done = json_array_append_new(array, json_failed(file)) == 0;
-    /* A snapshot of nothing */
+    /* A snapshot without devices */
     if (done && !file->error[0] && !file->device_count && !file->state_count)
         done = json_array_append_new(
                    array, json_pack("{s:o, s:o, s:{}}", "file", json_text(file->path), "events",

@@ -10,16 +10,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* One JSON array: an object for each device that was replayed, for each device of a file that has a
- * state only, and for each failure. False when it could not be made or written. */
+/* Writes one JSON array: an object for each device that was replayed, for each device of a file
+ * without a trace, and for each failure. False if it could not be made or written. */
 bool replay_json_write(FILE *out, const struct replay_file *files, size_t count);
 
-/* Tables for people: everything about one file, and one line per file for several. `colour` allows
- * escape sequences. False when memory is short or nothing could be written. */
+/* Writes a file's tables for people; for several files, one line per file. `colour` allows escape
+ * sequences. False if memory is short or nothing could be written. */
 bool replay_table_write(FILE *out, const struct replay_file *file, bool colour);
 bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour);
 
-/* `count` runs of one file with different options, side by side: a table a device, a line a run. */
+/* Writes `count` runs of one file with different options: one table per device, one line per
+ * run. */
 bool replay_compare_write(FILE *out, const struct replay_file *runs, size_t count, bool colour);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a replay has before its first operation, and how that ends: the driver and its devices,
- * streams, pools, the crew, and what the oracle asks and reports. */
+/* What a replay creates before its first operation and ends after the last: the driver and its
+ * devices, streams, pools, the crew, and what the oracle asks and reports. */
 #include "replay/costs.h"
 #include "replay/replay_state.h"
 
@@ -84,9 +84,9 @@ static bool lane_open(struct replay *replay, struct lane *lane)
     return status ? replay_fail(replay, status, "asking for a stream's native name") : true;
 }
 
-/* Deals late blocks to helpers: the one that becomes free last before the block's work ends, or a
- * new one; when there are as many as there may be, the one that becomes free first, whose work then
- * delays the block's. */
+/* Assigns late blocks to helpers. A block gets the helper that becomes free last before the block's
+ * work ends, or a new one. If no more may be created, it gets the one that becomes free first,
+ * whose work then delays the block's. */
 static bool deal_helpers(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -117,7 +117,7 @@ static bool deal_helpers(struct replay *replay)
     return true;
 }
 
-/* Makes an empty graph that holds a pool's memory until it is destroyed. */
+/* Creates an empty graph that holds a pool's memory until it is destroyed. */
 static tarn_status hold_pool(struct replay *replay, size_t number)
 {
     tarn_stream stream = replay->streams[0].stream;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose
- * rows are what was measured and whose columns are who it belongs to, and a line per device for
- * several files. libsmartcols lays out the columns. */
+/* The tables of `tarn replay`, for a person at a terminal of 100 columns: one card per device, with
+ * a row per figure and a column per allocator; and for several files one line per device.
+ * libsmartcols lays out the columns. */
 #include "name.h"
 #include "replay/replay_report.h"
 #include "units.h"
@@ -22,7 +22,7 @@ struct column {
     int flags;
 };
 
-/* A table under construction. The first failure makes all that follows do nothing. */
+/* A table under construction. After the first failure nothing more is done. */
 struct table_draft {
     struct libscols_table *table;
     FILE *out;
@@ -48,7 +48,7 @@ static struct table_draft table_begin(FILE *out, const struct column *columns, s
     return draft;
 }
 
-/* Adds a row of as many texts as there are columns; NULL leaves a cell empty. */
+/* Adds a row of one text per column; NULL leaves a cell empty. */
 static void table_row(struct table_draft *draft, const char *const *cells, const char *colour)
 {
     struct libscols_line *line = draft->failed ? NULL : scols_table_new_line(draft->table, NULL);
@@ -59,8 +59,7 @@ static void table_row(struct table_draft *draft, const char *const *cells, const
         draft->failed = scols_line_set_color(line, colour) != 0;
 }
 
-/* Prints and frees it. Cells are padded to the width of their column; at the end of a line that is
- * of no use. */
+/* Prints the table and frees it, without the padding at the ends of lines. */
 static bool table_end(struct table_draft *draft)
 {
     char *text = NULL;
@@ -90,7 +89,7 @@ static const char *const policy_names[] = {[REPLAY_TARN] = "tarn",
                                            [REPLAY_EXPANDABLE] =
                                                "PyTorch with expandable segments"};
 
-/* What a policy took, whoever it belongs to. */
+/* The figures of an allocator. */
 struct taken {
     uint64_t reserved, least, time_ns, calls; /* bytes, ns by the cost table that is shown */
 };
@@ -120,7 +119,7 @@ static struct taken taken_by(const struct replay_result *result, enum replay_pol
 
 #define CARD_COLUMNS (1 + REPLAY_POLICIES)
 
-/* A row of what each policy took; an empty text leaves its cell empty. */
+/* A row with a figure of each allocator; an empty text leaves its cell empty. */
 static void card_row(struct table_draft *draft, const char *label, const struct units_text *texts)
 {
     const char *cells[CARD_COLUMNS] = {label};
@@ -129,7 +128,7 @@ static void card_row(struct table_draft *draft, const char *label, const struct 
     table_row(draft, cells, NULL);
 }
 
-/* A row of what the policies share, or tarn alone has. */
+/* A row with a figure that all share, or that only tarn has. */
 static void card_row_of_one(struct table_draft *draft, const char *label, struct units_text text)
 {
     const struct units_text texts[REPLAY_POLICIES] = {text};
@@ -167,7 +166,7 @@ static void card_memory(struct table_draft *draft, const struct replay_result *r
     }
 }
 
-/* How often a model makes a driver call of the host device's names. */
+/* How often a model makes a driver call, by the host device's name of it. */
 static uint64_t model_calls(const struct c10_result *run, const char *name)
 {
     for (int i = 0; i < C10_CALLS; i++)
@@ -193,7 +192,7 @@ static void card_call(struct table_draft *draft, const struct replay_result *res
         card_row(draft, label, texts);
 }
 
-/* With `repeated` the labels say which repetition this is of. */
+/* With `repeated` the labels name the repetition. */
 static void card_driver(struct table_draft *draft, const struct replay_result *result,
                         bool repeated)
 {
@@ -223,7 +222,7 @@ static bool repetitions_write(FILE *out, const struct replay_device *device, boo
     fputc('\n', out);
     struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
     for (size_t i = 0; i < device->repetition_count; i++) {
-        if (device->repetition_count > 20 && i == 10) { /* a long list says no more */
+        if (device->repetition_count > 20 && i == 10) { /* further rows would say nothing more */
             i = device->repetition_count - 6;
             table_row(&draft, (const char *const[]){"...", NULL, NULL, NULL, NULL}, NULL);
             continue;
@@ -470,7 +469,7 @@ static const struct column summary_columns[] = {
     {"time", SCOLS_FL_RIGHT},
     {"M events/s", SCOLS_FL_RIGHT},
     {"diverged", SCOLS_FL_RIGHT},
-    {"least: tarn", SCOLS_FL_RIGHT}, /* and the others; the last ones */
+    {"least: tarn", SCOLS_FL_RIGHT}, /* and those of the other allocators; the last columns */
     {"native", SCOLS_FL_RIGHT},
     {"expandable", SCOLS_FL_RIGHT},
 };
@@ -558,7 +557,7 @@ struct fits_text {
     char text[128];
 };
 
-/* "yes", or the event that found no room and what it asked for. */
+/* "yes", or the event whose allocation found no room, and its size. */
 static struct fits_text fits_text(const struct replay_result *result)
 {
     const struct replay_shortage *lack = replay_lack(result);
@@ -577,7 +576,7 @@ static struct fits_text fits_text(const struct replay_result *result)
 
 enum { COMPARE_COLUMNS = 7 };
 
-/* The line of a run; NULL where it has nothing of this device. */
+/* The line of a run; NULL if the run has nothing of this device. */
 static void compare_row(struct table_draft *draft, const struct replay_file *run,
                         const struct replay_result *result)
 {
@@ -609,7 +608,7 @@ static const struct replay_result *result_of(const struct replay_file *run, int 
     return NULL;
 }
 
-/* One device. What it is, is said by a run that has it. */
+/* Writes one device. A run that has the device describes it. */
 static bool compare_device(FILE *out, const struct replay_file *runs, size_t count,
                            const struct replay_result *known, bool colour)
 {
@@ -620,7 +619,7 @@ static bool compare_device(FILE *out, const struct replay_file *runs, size_t cou
         {"wasted", SCOLS_FL_RIGHT},
         {"calls", SCOLS_FL_RIGHT},
         {known->has_table_c ? "time C" : "time B", SCOLS_FL_RIGHT},
-        {"least", SCOLS_FL_RIGHT}, /* the last: it is there where one was asked for */
+        {"least", SCOLS_FL_RIGHT}, /* the last column, which is there if some run has it */
     };
     bool least = false;
     for (size_t i = 0; i < count; i++)

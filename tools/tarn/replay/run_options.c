@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Values of what one run has. */
+/* Reads the values of options of one run. */
 #include "replay/run_options.h"
 
 #include "replay/crew.h"

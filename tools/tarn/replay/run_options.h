@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What one run of `tarn replay` has, and how it is said: as --NAME for all runs, or as NAME= in a
+/* The options of one run of `tarn replay`: --NAME on the command line is for all runs, NAME= in a
  * --what-if for one. */
 #ifndef TOOLS_RUN_OPTIONS_H
 #define TOOLS_RUN_OPTIONS_H
@@ -16,12 +16,12 @@
     X(deal_threads, "deal-threads", "a number from 1 to 1024") \
     X(vary, "vary", "a seed from 1 to 10^9")
 
-/* Writes a value into a `struct replay_options`. False for one that is not what the option
+/* Writes a value into a `struct replay_options`. False if the value is not what the option
  * wants. */
 #define X(field, name, wants) bool run_take_##field(void *options, const char *value);
 RUN_OPTION_LIST(X)
 #undef X
 bool run_take_memory(void *options,
-                     const char *value); /* its name differs: "device-memory" and "memory" */
+                     const char *value); /* it has two names: "device-memory" and "memory" */
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The language of --what-if. Owns nothing: values are written into the options, and the text of
- * conf is pointed to. */
+/* The language of --what-if. Owns nothing: values are written into the options, and `conf` points
+ * into the text. */
 #include "replay/what_if.h"
 
 #include "replay/replay.h"
@@ -13,14 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_BYTES 64 /* longer than any value that makes sense, except for conf */
+#define VALUE_BYTES 64 /* no valid value is longer, except that of conf */
 
 struct parser {
     struct replay_options *options;
     char *error;
     size_t error_size;
-    unsigned named; /* a bit an item that was there already */
-    bool threads;   /* deal-threads was named, which PyTorch's policies do not have */
+    unsigned named; /* one bit per item that was named */
+    bool threads;   /* deal-threads was named, which PyTorch's policies lack */
 };
 
 static bool fail(struct parser *parser, const char *format, ...)
@@ -80,7 +80,8 @@ static const struct item *item_find(const char *name, size_t length)
     return NULL;
 }
 
-/* Takes one item; gives where the next one begins, the end of the text behind the last, or NULL. */
+/* Reads one item. Returns where the next one begins, the end of the text after the last one, or
+ * NULL. */
 static const char *parse_item(struct parser *parser, const char *text)
 {
     size_t length = strcspn(text, "=,");
@@ -100,7 +101,7 @@ static const char *parse_item(struct parser *parser, const char *text)
     parser->named |= 1U << (item - items);
     const char *at = text + length + 1;
     parser->threads |= item->take == run_take_deal_threads;
-    /* The rest, whatever is in it */
+    /* conf takes the rest of the text */
     length = item->take == take_conf ? strlen(at) : strcspn(at, ",");
 
     char value[VALUE_BYTES];

@@ -18,10 +18,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define WHAT_IF_MAX 64 /* of them beside each other */
+#define WHAT_IF_MAX 64 /* SPECs per command */
 
-/* Changes `options` as `spec` says, which they then point into. False, with one line in `error`,
- * for a spec that makes no sense; `options` are then of no use. */
+/* Changes `options` by `spec`; they then point into it. False, with one line in `error`, for an
+ * invalid spec; `options` are then undefined. */
 bool what_if_parse(const char *spec, struct replay_options *options, char *error,
                    size_t error_size);
 

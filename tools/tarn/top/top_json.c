@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The JSON of `tarn top`. Keys are documented in docs/man/tarn-top.1, and are added to, not
+/* The JSON of `tarn top`. Keys are documented in docs/man/top.h2m, and are added to, not
  * changed. */
 #include "json_print.h"
 #include "top/fleet.h"

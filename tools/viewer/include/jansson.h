@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The part of Jansson's interface that the program's analysis uses, for the page: the library is
- * not there for WebAssembly. A value is its text from the beginning, so nothing but writing it can
- * be done. */
+/* The part of Jansson's interface that the program's analysis uses, for the page, since Jansson is
+ * not available for WebAssembly. A value is stored as its text, so it can only be written. */
 #ifndef VIEWER_JANSSON_H
 #define VIEWER_JANSSON_H
 
@@ -26,10 +25,10 @@ json_t *json_real(double number);
 json_t *json_string(const char *text);
 json_t *json_array(void);
 json_t *json_object(void);
-/* Both take the value, also where they fail. */
+/* Both take ownership of the value, also if they fail. */
 int json_array_append_new(json_t *array, json_t *value);
 int json_object_set_new(json_t *object, const char *key, json_t *value);
-/* Of Jansson's formats it knows s, o, I, i, b, {...} and [...], and takes what "o" names. */
+/* Of Jansson's formats it supports s, o, I, i, b, {...} and [...]. It takes ownership of an "o". */
 json_t *json_pack(const char *format, ...);
 void json_decref(json_t *value);
 int json_dump_callback(const json_t *value, json_dump_callback_t callback, void *data,
