@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock; "the
+/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock. "The
  * plan" below is the arena that it follows.
  *
- * Matching. `expected` is the number of the planned request that should come next; behind the last
- * one it is the first again. A request of its size is it. Else the program has left the plan:
- * requests were skipped, came in addition, changed their sizes or places. Then the planned requests
- * of that size nearby are looked at: one before which the plan has what came before it here is
- * better than another, then one whose place is free, then the nearest. It moves `expected` only if
- * the SURE requests before it agree, so that one request that came in addition does not lead the
- * matching astray. After LOST requests that did not fit in, all of the plan is looked at now and
- * then: a program that begins anew, or repeats a part, finds its place. A request that is like none
- * nearby but of about the expected size is the expected one, which has changed.
+ * Matching. `expected` is the number of the planned request that should come next; after the last
+ * it is the first again. A request of its size is taken for it. Any other request means that the
+ * program has left the plan: it skipped, added or changed requests. Then the planned requests of
+ * that size within NEAR of `expected` are compared. The best is one whose predecessors match the
+ * last requests, then one whose place is free, then the nearest. `expected` moves there only if at
+ * least SURE predecessors match, so that one added request does not lead the matching astray. After
+ * every LOST requests without such a match, the whole plan is searched, so that a program that
+ * starts again, or repeats a part, is found. A request without a match nearby, but of about the
+ * expected size, is taken for the expected one.
  *
- * What is beside the plan. The plan also says what will be where until a block is given back. So a
- * request whose place is taken, or that is not in the plan, is put where nothing is now and nothing
- * is planned meanwhile; it is supposed to live as long as the one that it was taken for, or one of
- * about its size nearby. If there is no such place, it is served as without a plan.
+ * Beside the plan. A request that is not in the plan, or whose place is taken, goes where nothing
+ * is now and nothing is planned until it is freed. It is expected to live as long as the planned
+ * request that it was taken for, or else one of about its size nearby. If there is no such place,
+ * it is served as without a plan.
  *
- * Memory. As long as the program does what the plan says, a place gets new memory together with the
- * next places. After that each gets its own, in smaller pieces, and a request goes where it needs
- * less new memory: to a gap of which that leaves almost nothing; to the place of one that did not
- * come and would live as long; or, rather than to a place that is mostly hole, to free memory that
- * the heap has outside its reservation. So the edges that other requests have left are filled
- * before memory is created. All places together get new memory until the heap has what the arena
- * takes, in its reservation and beside it. Then a place that has none counts as taken. */
+ * Memory. While the program does what the plan says, a place gets new memory together with the next
+ * places. After that, each gets its own, in smaller pieces. Then a request goes where it needs less
+ * new memory: into a gap that it nearly fills; into the place of a skipped request that would live
+ * as long; or, if its own place is mostly hole, into free memory of the heap outside the
+ * reservation. All places together get new memory until the heap has as much as the arena, inside
+ * its reservation and outside. After that, a place without memory counts as taken. */
 #include "memory/plan/plan.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -40,59 +39,64 @@
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
-#define NEAR 8       /* requests before and after the expected one that are looked at */
-#define HISTORY 8    /* requests that are remembered */
-#define SURE 2       /* of them that must agree */
-#define LOST 16      /* requests in a row that did not fit in */
-#define BEGINNING 16 /* requests, one of which must be the first that comes */
+#define NEAR 8    /* requests before and after the expected one that are compared */
+#define HISTORY 8 /* last requests that are remembered */
+#define SURE 2    /* predecessors that must match before `expected` moves */
+#define LOST \
+    16               /* requests in a row without a sure match, after which the whole plan is
+                        searched */
+#define BEGINNING 16 /* an arena can be chosen by one of its first requests, so many */
 #define AHEAD_PART \
-    64 /* of the arena: what gets memory at once while the program does what the
-          plan says */
+    64 /* fraction of the arena that gets memory at once, while the program does what the plan
+          says */
 #define TIGHT_PART \
-    4                    /* of a granule: what a planned request that is put beside the plan may
-                            leave of a gap */
-#define OUTSIDE_TRIES 32 /* free spans that are looked at outside the reservation */
+    4                    /* fraction of a granule: the most that a request with a place of its own
+                            may leave of a gap */
+#define OUTSIDE_TRIES 32 /* free spans outside the reservation that are looked at */
 
-/* The largest piece is about this part of the arena, and at least so large. A piece is what can be
- * mapped elsewhere, and costs the same driver calls whatever its size: so pieces are smaller once
- * the program has left the plan. */
-static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says, and after */
+/* The largest piece is about this fraction of the arena, and at least CUT_LEAST. A piece costs the
+ * same driver calls whatever its size, but only whole pieces can be mapped elsewhere. So pieces are
+ * smaller once the program has left the plan. */
+static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says; after that */
 #define CUT_LEAST ((size_t)4 << 20)        /* bytes */
 
-/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by
- * plan_end_locked() under the heap's lock, or by begin() if it was never entered. */
+/* What a heap has while it follows an arena of a plan. Created by plan_begin(). Destroyed by
+ * plan_end_locked() under the heap's lock, or by begin() if the heap never began to follow. */
 struct plan_follower {
-    struct following following; /* first: what the heap itself knows of it */
+    struct following following; /* first member: the part that the heap room knows */
     const struct plan *plan;
-    size_t granules;  /* of the reservation */
-    uint64_t *wanted; /* by granule: whether a hole is about to get memory */
-    uint64_t *marked; /* by rank of a request: none, except within gap_find_locked() */
-    size_t most;      /* bytes of the heap's zone up to which its places get new memory */
+    size_t granules;  /* granules of the reservation */
+    uint64_t *wanted; /* one bit per granule: a hole that is about to get memory */
+    uint64_t *marked; /* one bit per request, by offset; used within gap_find_locked(), otherwise
+                         0 */
+    size_t most;      /* bytes of the heap's large zone up to which places get new memory */
     uint32_t expected, misses;
-    uint32_t history[HISTORY]; /* units: sizes of the last requests, the newest first */
-    bool strayed;              /* a request was not the expected one, or its place was taken */
+    uint32_t history[HISTORY]; /* sizes of the last requests, in units, newest first */
+    bool strayed;              /* the program has left the plan: a request was not the expected one,
+                                  or its place was taken */
 };
 
-/* Where a request is to be put when there is memory. */
+/* Where a request goes once there is memory. */
 struct plan_place {
     const struct plan *plan;
-    uint32_t number; /* of the planned request that it was taken for */
-    bool own;        /* that one's place; otherwise beside the plan */
+    uint32_t number; /* the planned request that it was taken for */
+    bool own;        /* it is that request's place; otherwise beside the plan */
     uintptr_t start;
-    size_t size; /* bytes; 0: no place lacks memory */
+    size_t size; /* bytes; 0: no place needs memory */
 };
 
 static atomic_uint_fast64_t planned, beside, ordinary;
 static struct object_pool followers = OBJECT_POOL(struct plan_follower);
 
-/* A planned request that the one at hand is taken for; `count` of the plan where there is none. */
+/* The planned request that a request is taken for; `number` is the plan's count if there is
+ * none. */
 struct match {
     uint32_t number;
-    bool is_free; /* its place */
+    bool is_free; /* its place is free */
     unsigned agree;
 };
 
-/* NULL if the heap follows none. */
+/* The heap's follower; NULL: it follows no plan. */
 static struct plan_follower *follower_of(const struct heap *heap)
 {
     return (struct plan_follower *)heap->following;
@@ -113,16 +117,16 @@ static bool may_begin_with(const struct plan *plan, size_t size)
     return false;
 }
 
-/* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from
- * which more will be allocated. */
+/* Whether the heaps of a store may follow a plan: its pieces may have any size, and its pool is in
+ * use. */
 static bool may_follow(const struct store *store)
 {
     return store->kind.plans && (store_has(store, STORE_OF_POOL) ? !atomic_load(&store->left_behind)
                                                                  : store == &store->arena->store);
 }
 
-/* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool,
- * and of the others each is one. */
+/* Whether the heap's pool can be pool `pool` of the plan. 0 is the default pool; each other number
+ * is one private pool. */
 static bool may_be_pool(const struct heap *heap, uint32_t pool)
 {
     const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
@@ -137,9 +141,8 @@ static bool may_be_pool(const struct heap *heap, uint32_t pool)
     return true;
 }
 
-/* The arena whose beginning a request is, and its number: the first that begins with its size, else
- * the first that has it near its beginning. NULL where there is none that is free, or the heap has
- * one. */
+/* Chooses the arena for a heap by its request: the first that begins with this size, else the first
+ * with this size near its beginning. NULL if none is free, or the heap has one. */
 static const struct plan *arena_for(const struct heap *heap, size_t size, unsigned *number)
 {
     const struct plan *best = NULL, *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
@@ -175,8 +178,8 @@ bool plan_has_beginning(const struct heap *heap, size_t size)
     return has;
 }
 
-/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or
- * for the same pool of the plan; then at most one of them has it. */
+/* Makes a heap the one that follows an arena. Two threads may choose at the same time, for one heap
+ * or for two heaps of one planned pool: at most one succeeds. */
 static bool arena_become(struct heap *heap, const struct plan *plan, unsigned number)
 {
     struct heap *nobody = NULL, *self = heap;
@@ -212,8 +215,8 @@ static struct plan_follower *follower_create(const struct plan *plan, size_t gra
     return NULL;
 }
 
-/* Gives the heap a follower with its reservation. False if the heap is no longer the arena's:
- * another thread has given up its memory since it became that, or left it behind. */
+/* Gives the heap its follower and reservation. False if the heap is no longer the arena's, because
+ * another thread has given up its memory, or left it behind. */
 static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower,
                            const struct reservation *reservation)
 {
@@ -222,14 +225,14 @@ static bool follower_enter(struct heap *heap, unsigned number, struct plan_follo
     if (enters) {
         follower->most = heap->zones[ZONE_LARGE].bytes + reservation->size;
         follower->following.reservation = *reservation;
-        kept_close_locked(heap); /* what is kept would be found before the plan is asked */
+        kept_close_locked(heap); /* a kept block would be found before the plan is asked */
         following_begin_locked(heap, &follower->following);
     }
     mutex_unlock(&heap->lock);
     return enters;
 }
 
-/* While moves are shared. */
+/* Moves are shared. */
 static void begin(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
@@ -245,8 +248,8 @@ static void begin(struct heap *heap, size_t size)
                              : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status && follower_enter(heap, number, follower, &reservation))
         return;
-    if (status) /* the heap stays the only one that might, until its own memory is given up: nobody
-                   tries again and again */
+    if (status) /* the arena stays this heap's until its memory is given up, so that no heap tries
+                   again and again */
         log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number,
                   tarn_last_error());
     else
@@ -280,7 +283,7 @@ void plan_end_locked(struct heap *heap)
     if (!follower)
         return;
     heap->following = NULL;
-    heap->saves = false; /* until the next growth finds a reason */
+    heap->saves = false; /* the next growth decides */
     reservation_end(&follower->following.reservation, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))
@@ -295,11 +298,11 @@ struct plan_counts plan_counts(void)
 
 /* Matching ------------------------------------------------------------------------------------- */
 
-/* What is at a place: something else; free memory; or that and holes, which have no memory. */
+/* What is at a place: something else; free memory; free memory and holes. */
 enum place { PLACE_TAKEN, PLACE_FREE, PLACE_LACKS };
 
-/* The place of a planned request: its first `size` bytes, of at most those planned. Gives the free
- * span that covers it, or begins it. */
+/* Looks at the place of a planned request: its first `size` bytes. PLACE_TAKEN if `size` is more
+ * than planned. `span` is the last free span in it. */
 static enum place place_look_locked(const struct heap *heap, uint32_t number, size_t size,
                                     uintptr_t *start, struct span **span)
 {
@@ -323,7 +326,8 @@ static enum place place_look_locked(const struct heap *heap, uint32_t number, si
     return missing ? PLACE_LACKS : PLACE_FREE;
 }
 
-/* How many of the last requests are those before a planned one, without a gap. */
+/* How many of the last requests match the requests before a planned one, from the newest back
+ * without a gap. */
 static unsigned agreement(const struct plan_follower *follower, uint32_t number)
 {
     unsigned agree = 0;
@@ -351,7 +355,7 @@ static bool is_better(const struct plan_follower *follower, const struct match *
     return distance(one->number, follower->expected) < distance(other->number, follower->expected);
 }
 
-/* The best of the planned requests [from, to) of a size. */
+/* The best match of a size among the planned requests [from, to). */
 static struct match match_in_locked(const struct heap *heap, uint32_t from, uint32_t to,
                                     uint32_t units)
 {
@@ -370,14 +374,14 @@ static struct match match_in_locked(const struct heap *heap, uint32_t from, uint
     return best;
 }
 
-/* Whether a size may be that of a planned request which has changed. */
+/* Whether a request of one size may be a planned request of the other size that has changed. */
 static bool is_like(uint32_t one, uint32_t other)
 {
     return one / 4 * 3 <= other && other / 4 * 3 <= one;
 }
 
-/* The planned request that one is taken for, or the plan's count. Moves on in the plan where that
- * is clear. */
+/* The planned request that a request is taken for, or the plan's count. Moves `expected` if the
+ * match is sure. */
 static uint32_t match_locked(struct heap *heap, uint32_t units)
 {
     struct plan_follower *follower = follower_of(heap);
@@ -400,7 +404,7 @@ static uint32_t match_locked(struct heap *heap, uint32_t units)
         follower->expected = match.number;
     }
     if (match.number == count && is_like(follower->plan->requests[expected].size, units))
-        return expected; /* of another size than it was */
+        return expected; /* the size of this request has changed */
     return match.number;
 }
 
@@ -415,14 +419,14 @@ static void remember(struct plan_follower *follower, uint32_t units, uint32_t nu
 
 /* Beside the plan ------------------------------------------------------------------------------ */
 
-/* Of what is free now and not planned for a while, where a block needs the least new memory; of
- * these the tightest so far. */
+/* The best place found so far beside the plan: it needs the least new memory, and of such places it
+ * is in the smallest gap. */
 struct gap {
     size_t wanted, size, missing; /* bytes */
     uintptr_t start;              /* 0: none yet */
 };
 
-/* Bytes of the holes that a block would lie in. */
+/* Bytes of holes under a block. */
 static size_t missing_at(const struct heap *heap, uintptr_t start, size_t size)
 {
     size_t missing = 0, hole;
@@ -454,7 +458,8 @@ static void gap_consider(const struct heap *heap, struct gap *gap, uintptr_t sta
         gap_consider_at(heap, gap, end - gap->wanted, end - start);
 }
 
-/* Goes over [start, end), in which nothing is planned: what is free in it, or a hole. */
+/* Considers the gaps in [start, end), where nothing is planned: stretches of free spans and
+ * holes. */
 static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start, at = start, hole = 0;
@@ -479,8 +484,7 @@ static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t st
     gap_consider(heap, gap, from, at < end ? at : end);
 }
 
-/* Goes over the arena from low to high, and what is planned in it for requests from the expected
- * one to `end`. */
+/* The best gap between the places of the planned requests from the expected one to `end`. */
 static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -502,9 +506,8 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
     return gap;
 }
 
-/* Of what is free in places that the run has left out: where a block needs the least new memory.
- * Only in places that would be in use until `end` or longer. So the block holds nothing in place
- * longer than the plan does. */
+/* The best gap in places of requests that the run has left out. Only places that the plan would use
+ * until `end` or longer, so that the block holds nothing in place longer than the plan does. */
 static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -523,7 +526,8 @@ static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, ui
     return gap;
 }
 
-/* How many requests a block lives for that is like one near the expected; 0: not known. */
+/* How many requests long a block of this size lives, by a planned request of about its size near
+ * the expected one; 0: unknown. */
 static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units)
 {
     const struct plan *plan = follower->plan;
@@ -531,7 +535,7 @@ static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units
     for (uint32_t away = 0; away < NEAR; away++) {
         const uint32_t both[] = {expected + away, expected - away};
         for (int i = 0; i < 2; i++) {
-            uint32_t number = both[i]; /* below 0 is above all */
+            uint32_t number = both[i]; /* numbers below 0 wrap to large ones */
             if (number < count && plan->requests[number].size / 2 <= units &&
                 units / 2 <= plan->requests[number].size)
                 return plan->requests[number].end - number;
@@ -540,8 +544,7 @@ static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units
     return 0;
 }
 
-/* The planned request before which a block is supposed to be given back; 0 where it is not known
- * how long such a block lives. */
+/* The planned request before which the block is expected to be freed; 0: unknown. */
 static uint32_t end_of(const struct plan_follower *follower, const struct request *request,
                        uint32_t number)
 {
@@ -560,8 +563,8 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return TREE_ENTRY(node, struct span, by_size)->size >= size;
 }
 
-/* The tightest of the free memory that the heap has outside the reservation, where nothing is
- * planned; 0 where there is none among the tightest. */
+/* The start of the smallest free span outside the reservation that fits. Looks at OUTSIDE_TRIES
+ * spans; 0: none. */
 static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
 {
     const struct reservation *reservation = &heap->following->reservation;
@@ -575,11 +578,11 @@ static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
     return 0;
 }
 
-/* Where a request goes, and how much new memory it takes there; SIZE_MAX: nowhere yet. */
+/* Where a request goes. */
 struct choice {
     uintptr_t start;
-    size_t missing; /* bytes */
-    bool own;       /* its place; otherwise beside the plan */
+    size_t missing; /* bytes of new memory needed there; SIZE_MAX: no place yet */
+    bool own;       /* its own place; otherwise beside the plan */
 };
 
 static void choose_gap(struct choice *choice, const struct gap *gap)
@@ -588,7 +591,7 @@ static void choose_gap(struct choice *choice, const struct gap *gap)
         *choice = (struct choice){gap->start, gap->missing, false};
 }
 
-/* Looks for something better than a request's place; `is_taken`: it cannot have that. */
+/* Looks for a better place than the request's own; `is_taken`: it cannot have that. */
 static void choose_beside_locked(const struct heap *heap, const struct request *request,
                                  uint32_t number, bool is_taken, struct choice *choice)
 {
@@ -622,8 +625,8 @@ static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t siz
     return span_take_place_locked(heap, found, start, size, span);
 }
 
-/* The same, once more where the place may be free as soon as it is known what other streams have
- * finished. */
+/* The same. If the place is taken, looks again after waiting blocks whose work has ended were
+ * freed. */
 static enum place place_get_locked(struct heap *heap, uint32_t number, size_t size,
                                    uintptr_t *start, struct span **span)
 {
@@ -640,8 +643,8 @@ static bool counts(atomic_uint_fast64_t *counter, tarn_status status)
     return status != TARN_ERROR_OUT_OF_MEMORY;
 }
 
-/* Cuts a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text,
- * if there is none. Then `lacking` is a free place that lacks memory, or its size is 0. */
+/* Takes a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text,
+ * if there is none. Then `lacking` is a free place that needs memory, or its size is 0. */
 static tarn_status take_locked(struct heap *heap, const struct request *request,
                                struct plan_place *lacking, struct span **span)
 {
@@ -686,8 +689,8 @@ static tarn_status take_locked(struct heap *heap, const struct request *request,
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-/* Cuts a span at a place that was filled. TARN_ERROR_OUT_OF_MEMORY, without a text, if it has no
- * memory, or is not free any more. */
+/* Takes a span at a place that was given memory. TARN_ERROR_OUT_OF_MEMORY, without a text, if the
+ * place has no memory, or is not free any more. */
 static tarn_status take_filled_locked(struct heap *heap, const struct plan_place *place,
                                       struct span **span)
 {
@@ -700,7 +703,7 @@ static tarn_status take_filled_locked(struct heap *heap, const struct plan_place
 
 /* Memory for places ---------------------------------------------------------------------------- */
 
-/* Notes the holes of a place as wanted; gives the bytes that are so for the first time. */
+/* Marks the holes of a place as wanted. Returns the bytes that were not wanted before. */
 static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
 {
     struct plan_follower *follower = follower_of(heap);
@@ -721,8 +724,8 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     return bytes;
 }
 
-/* The holes of a place, and with `more`, while the program does what the plan says, those of the
- * next requests: their bytes. */
+/* Marks the holes of a place as wanted; with `more`, also those of the next requests, while the
+ * program does what the plan says. Returns their bytes. */
 static size_t want_all_locked(struct heap *heap, const struct plan_place *place, bool more)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -738,13 +741,13 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
     return bytes;
 }
 
-/* A stretch that is wanted, from an address on or, behind the last one, from the first on; it is
- * not wanted from then on. And about how large its pieces are to be at most. */
+/* Takes the first wanted stretch at or after `from`; if there is none, the first of all. It is then
+ * no longer wanted. `largest` is the size of its largest pieces. */
 static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start,
                                  size_t *largest)
 {
     struct plan_follower *follower = follower_of(heap);
-    if (!follower || store_check(heap->store)) /* another thread may have ended it since */
+    if (!follower || store_check(heap->store)) /* another thread may have ended it meanwhile */
         return 0;
     const struct reservation *reservation = &heap->following->reservation;
     const size_t granule = heap->arena->granule, count = reservation->size / granule;
@@ -761,8 +764,7 @@ static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *s
     return (behind - first) * granule;
 }
 
-/* Maps all that is wanted, first what is wanted from an address on, until there is no memory for
- * it. While moves are shared. */
+/* Maps all wanted stretches, beginning at `from`, until memory runs out. Moves are shared. */
 static tarn_status fill(struct heap *heap, uintptr_t from)
 {
     tarn_status status = TARN_OK;
@@ -778,9 +780,8 @@ static tarn_status fill(struct heap *heap, uintptr_t from)
     }
 }
 
-/* Maps memory for a place, and as long as the program does what the plan says, for the places that
- * are next. Where there is not memory for all, for the place alone: what is next is worth no
- * failure of a request. With no lock held. */
+/* Maps memory for a place, and for the next places while the program does what the plan says. If
+ * there is not enough for all, only for the place. The caller holds no lock. */
 static void place_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
@@ -789,7 +790,7 @@ static void place_fill(struct heap *heap, const struct plan_place *place)
         mutex_lock(&heap->lock);
         size_t bytes = want_all_locked(heap, place, true);
         mutex_unlock(&heap->lock);
-        (void)take_what_is_left_behind(heap, bytes); /* before new memory is made */
+        (void)take_what_is_left_behind(heap, bytes); /* before new memory is created */
         move_begin(heap->arena);
         if (fill(heap, place->start)) {
             mutex_lock(&heap->lock);

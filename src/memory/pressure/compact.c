@@ -5,20 +5,20 @@
  *
  * The order of the steps, so that nothing is lost if one fails:
  *
- *   1. no capture is known or shows (captures_bar_all()), and no known one begins
- *   2. all work of the device, and of peers that reach its memory, has ended
- *   3. `moving` is taken alone: nobody else maps, unmaps or takes pieces; blocks are allocated from
- *      free spans and freed all the same
- *   4. piece by piece, the emptiest first:
- *        free granules are cut out of their spans and taken                      heap's lock
- *        smaller pieces are created for the rest: of the device's memory, else   no lock
- *          of host memory
- *        they are filled at scratch addresses (exchange.h)                       no lock
- *        the piece is unmapped, and they are mapped where it was                 heap's lock, and
- *                                                                                `mapping` shared
- *        the piece is released, last                                             no lock
- *        what is of the host's memory is exchanged for the device's, in the same way: now there is
- *        room
+ *    1. no capture is known or shows (captures_bar_all()), and no known one begins
+ *    2. all work of the device, and of peers that reach its memory, has ended
+ *    3. `moving` is taken alone: no other thread maps, unmaps or takes pieces; blocks can still be
+ *       allocated from free spans, and freed
+ *    4. piece by piece, the emptiest first:
+ *         free granules are cut out of their spans and taken                      heap's lock
+ *         smaller pieces are created for the rest: of device memory, or, if       no lock
+ *           there is no room, of host memory
+ *         they are filled at scratch addresses (exchange.h)                       no lock
+ *         the piece is unmapped, and they are mapped in its place                 heap's lock, and
+ *                                                                                 `mapping` shared
+ *         the piece is released, last                                             no lock
+ *         pieces of host memory are exchanged for device memory in the same
+ *         way, since now there is room
  *
  * Only the step that replaces the memory under live blocks makes driver calls with the heap's lock
  * held. So code that reads the pieces of a block sees either the old or the new ones, and an anchor
@@ -46,7 +46,7 @@
 #include <time.h>
 
 #define WAIT_NS UINT64_C(10000000000) /* for the work of all streams that tarn knows */
-#define NAP_NS 50000                  /* between two questions */
+#define NAP_NS 50000                  /* between two polls */
 
 /* Waiting -------------------------------------------------------------------------------------- */
 
@@ -57,8 +57,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Polls, because a driver's wait has no time limit. On the host device it waits in a way that lets
- * timed work end. */
+/* Polls until the work of a mark has ended, because a driver's wait has no time limit. On the host
+ * device it waits in a way that lets timed work end. */
 static tarn_status wait_until(struct mark *mark, uint64_t until)
 {
     if (driver == &driver_host)
@@ -75,8 +75,8 @@ static tarn_status wait_until(struct mark *mark, uint64_t until)
     }
 }
 
-/* Waits for the work of a heap's stream, except for a found stream, which must not be passed to the
- * driver. Memory that was freed before is idle afterwards. */
+/* Waits for the work of a heap's stream. Memory that was freed before is idle afterwards. Does
+ * nothing for a found stream, which must not be passed to the driver. */
 static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
 {
     struct mark *mark = NULL;
@@ -99,8 +99,8 @@ static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
     return status;
 }
 
-/* Step 2. The time limit applies to the streams that tarn knows; for all other work the driver
- * waits without one. */
+/* Step 2. The time limit holds for streams that tarn knows; the driver waits for all other work
+ * without one. */
 static tarn_status wait_for_all(struct arena *arena, uint64_t until)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
@@ -118,13 +118,13 @@ static tarn_status wait_for_all(struct arena *arena, uint64_t until)
 struct hole {
     struct hole *next;
     struct span *span; /* SPAN_TAKEN */
-    struct run *run;   /* a new run object, for the part of the run behind it */
+    struct run *run;   /* a new run object, for the part of the run behind the hole */
 };
 
 static struct object_pool holes = OBJECT_POOL(struct hole);
 static struct object_pool parts = OBJECT_POOL(struct exchange_part);
 
-/* A piece, and the plan for it. */
+/* One piece, its holes, and the parts that stay. */
 struct exchange {
     struct arena *arena;
     struct heap *heap;
@@ -147,7 +147,7 @@ static bool is_of_host(const struct piece *piece)
     return piece->flags & DRIVER_PIECE_HOST;
 }
 
-/* Whether pieces of a store may be exchanged, to have some of their memory serve another one. */
+/* Whether pieces of a store may be exchanged so that `wanting` gets some of their memory. */
 static bool store_is_open(struct store *store, const struct store *wanting)
 {
     return store->kind.compacts && !store_is_held(store) &&
@@ -160,7 +160,7 @@ static bool is_open_locked(const struct heap *heap, const struct store *wanting)
     return store_is_open(heap->store, wanting) && !heap->ghosts;
 }
 
-/* The whole granules of [start, end) that a span leaves free. */
+/* Bytes of the whole granules in [start, end) that a free span covers, and their start. */
 static size_t hole_in(const struct heap *heap, const struct span *span, uintptr_t start,
                       uintptr_t end, uintptr_t *from)
 {
@@ -256,7 +256,8 @@ static tarn_status part_add(struct exchange_part ***end, uintptr_t start, size_t
     return TARN_OK;
 }
 
-/* Cuts free granules out of their span; `next` is the span behind them. */
+/* Takes the granules [start, start + size) out of a free span. `next` becomes the span behind
+ * them. */
 static tarn_status hole_take_locked(struct exchange *exchange, struct span *span, uintptr_t start,
                                     size_t size)
 {
@@ -284,8 +285,8 @@ static struct run *run_at(const struct heap *heap, uintptr_t address)
     return NULL;
 }
 
-/* Divides a piece into free granules, which are held, and granules that stay; does nothing if the
- * piece has changed. */
+/* Divides the piece at an address into holes, which are taken, and parts that stay. Does nothing if
+ * the piece has changed. */
 static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
 {
     struct heap *heap = exchange->heap;
@@ -316,7 +317,7 @@ static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
     return status;
 }
 
-/* The end of a successful exchange: the held granules leave the heap. */
+/* Ends a successful exchange: the holes leave the heap. */
 static void holes_leave_locked(struct exchange *exchange)
 {
     for (struct hole *hole = exchange->holes, *next; hole; hole = next) {
@@ -331,7 +332,7 @@ static void holes_leave_locked(struct exchange *exchange)
     exchange->holes = NULL;
 }
 
-/* The end of a failed exchange. */
+/* Ends a failed exchange: the holes become free again. */
 static void holes_return_locked(struct exchange *exchange)
 {
     for (struct hole *hole = exchange->holes, *next; hole; hole = next) {
@@ -354,8 +355,8 @@ static void parts_destroy(struct exchange *exchange)
     exchange->parts = NULL;
 }
 
-/* What comes back from host memory was the device's when the call began, so it is not growth. All
- * else is held to the limits, because the old piece and the new ones exist together for a
+/* Memory that replaces host memory was the device's when the call began, so it is no growth. All
+ * other new pieces must respect the limits, because they exist together with the old piece for a
  * moment. */
 static tarn_status create_all(struct exchange *exchange, bool of_host)
 {
@@ -375,8 +376,8 @@ static tarn_status create_all(struct exchange *exchange, bool of_host)
     return status;
 }
 
-/* Observers are called with no lock except `moving`. Debug mode may copy from blocks at any time,
- * unless it is stopped. */
+/* Puts the new pieces in the place of the old one. Observers are called with no lock except
+ * `moving`. Debug mode may copy from blocks at any time, unless it is stopped. */
 static tarn_status swap(struct exchange *exchange)
 {
     struct arena *arena = exchange->arena;
@@ -409,8 +410,8 @@ static tarn_status swap(struct exchange *exchange)
     return status;
 }
 
-/* Exchanges the piece that begins at an address, where it is still one that may be. `by_host`: for
- * pieces of host memory. `done`: whether the piece is gone from there. */
+/* Exchanges the piece that begins at an address, if it still may be exchanged. `by_host`: for
+ * pieces of host memory. `done`: the exchange was made. */
 static tarn_status exchange_at(struct heap *heap, const struct store *wanting, uintptr_t start,
                                bool by_host, bool *done)
 {
@@ -429,7 +430,7 @@ static tarn_status exchange_at(struct heap *heap, const struct store *wanting, u
     *done = !status && some;
     if (*done) {
         for (struct exchange_part *part = exchange.parts; part; part = part->next)
-            part->piece = NULL; /* it is the heap's */
+            part->piece = NULL; /* the heap has it now */
     } else {
         mutex_lock(&heap->lock);
         holes_return_locked(&exchange);
@@ -440,13 +441,12 @@ static tarn_status exchange_at(struct heap *heap, const struct store *wanting, u
         return status;
     struct store *store = old->store;
     status = piece_release(
-        old); /* last; where that fails it is idle memory of its store, and tried once more: room is
-                 wanted */
+        old); /* last; on failure it is idle memory of its store, and the next line tries again */
     return status ? store_release_unmapped(store, 0) : TARN_OK;
 }
 
-/* Exchanges what lies in host memory at [start, end) for the device's own. What is left there
- * counts from now on. */
+/* Exchanges pieces of host memory in [start, end) for device memory. Those that remain count as
+ * device memory from now on. */
 static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
 {
     tarn_status first = TARN_OK;
@@ -458,7 +458,7 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
         mutex_unlock(&heap->lock);
         if (piece && is_of_host(piece)) {
             tarn_status status = exchange_at(heap, NULL, at, false, &done);
-            if (status && !done) /* once more: it would stay where it is slow */
+            if (status && !done) /* tried again: the memory would stay slow */
                 status = exchange_at(heap, NULL, at, false, &done);
             first = first ? first : status;
             if (!done && piece->temporary) {
@@ -472,7 +472,8 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
     return first;
 }
 
-/* The same where the device, or a limit, has no room for what is copied before it is copied. */
+/* Exchanges a piece by way of host memory, because the device or a limit has no room for the new
+ * pieces beside the old one. */
 static tarn_status exchange_by_host(const struct candidate *candidate, const struct store *wanting)
 {
     bool done = false;
@@ -510,14 +511,14 @@ static size_t reserved_of(struct arena *arena)
     return reserved;
 }
 
-/* The bytes by which the device's reserved memory has shrunk. */
+/* Bytes by which the device's reserved memory has shrunk. */
 static size_t gained_since(struct arena *arena, size_t before)
 {
     size_t now = reserved_of(arena);
     return before > now ? before - now : 0;
 }
 
-/* Gives back the unmapped pieces of the stores, which costs the least. */
+/* Gives unmapped pieces of the stores back first, which costs least. */
 static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted,
                                     size_t before)
 {
@@ -526,7 +527,7 @@ static tarn_status release_unmapped(struct arena *arena, const struct store *wan
     for (struct heap *heap = heap_next(arena, NULL);
          heap && !status && (gained = gained_since(arena, before)) < wanted;
          heap = heap_next(arena, heap)) {
-        struct store *store = heap_store(heap); /* stays: it has a heap, and nobody else moves
+        struct store *store = heap_store(heap); /* stays: it has a heap, and no other thread moves
                                                    memory */
         if (!store_is_open(store, wanting))
             continue;
@@ -547,11 +548,11 @@ static void end_ghosts(struct arena *arena)
         heap_learn_locked(heap, false);
         struct ghost *ghosts = ghosts_take_locked(heap);
         mutex_unlock(&heap->lock);
-        (void)ghosts_end(heap, ghosts); /* where one is left its heap is passed over */
+        (void)ghosts_end(heap, ghosts); /* a heap with a remaining ghost is left out */
     }
 }
 
-/* The bytes that exchanges could gain in total. */
+/* Bytes that all exchanges together could free. */
 static size_t gains(const struct candidate *list, size_t count)
 {
     size_t sum = 0;
@@ -560,16 +561,16 @@ static size_t gains(const struct candidate *list, size_t count)
     return sum;
 }
 
-/* `before`: the bytes that the device had reserved when the compaction began. */
+/* `before`: bytes that the device had reserved when the compaction began. */
 static tarn_status compact_alone(struct arena *arena, const struct store *wanting, size_t least,
                                  size_t wanted, size_t before)
 {
-    (void)arena_free_stuck(arena); /* of an earlier one that failed */
+    (void)arena_free_stuck(arena); /* from an earlier compaction that failed */
     end_ghosts(arena);
     tarn_status status = release_unmapped(arena, wanting, wanted, before);
     if (status || gained_since(arena, before) >= wanted)
         return status;
-    /* A few more: other threads free blocks meanwhile */
+    /* a few more, since other threads free blocks meanwhile */
     size_t room = candidates(arena, wanting, NULL, 0) + 16;
     struct candidate *list = pages_map(room * sizeof *list);
     if (!list)
@@ -587,8 +588,8 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
         struct error_before cause;
         if (!list[i].heap || list[i].gain)
             continue;
-        error_attempt_begin(&cause); /* of host memory since a compaction that failed: at another
-                                        time, if not now */
+        error_attempt_begin(&cause); /* host memory from a compaction that failed: retried now, and
+                                        later if it fails again */
         (void)come_back(list[i].heap, list[i].start, list[i].start + list[i].size);
         error_attempt_end(&cause, TARN_OK);
     }
@@ -608,7 +609,8 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
     (void)debug_relieves(arena, &let_go);
     status = wait_for_all(arena, until);
     if (!status)
-        status = wait_for_all(arena, until); /* what the first has set free has a mark of its own */
+        status = wait_for_all(arena, until); /* again: what the first wait freed has a mark of its
+                                                own */
     if (!status) {
         move_begin_alone(arena);
         size_t before = reserved_of(arena);

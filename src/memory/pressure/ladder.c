@@ -3,19 +3,19 @@
 
 /* The steps that a request takes if no free span serves it. Owns no data, and holds each lock only
  * briefly. Each function is one step of the list in docs/architecture.md ("The way of a request"),
- * with the same number; climb_once() is the list.
+ * with the same number. climb_once() is the list.
  *
  * After each step that has freed memory, the search starts again, because other memory may have
- * become free (pytorch/pytorch#189504). A wait is not for the device, but until any mark ends that
- * holds memory back, because that memory may suffice (#171771).
+ * become free (pytorch/pytorch#189504). The ladder waits until any mark ends that holds memory
+ * back, since that memory may suffice; it does not wait for the device (#171771).
  *
  * The ladder ends whatever other threads do. It waits for about as many marks as exist when it
- * begins. It takes memory from others, and starts again for pools that end meanwhile because their
- * graphs are destroyed, a bounded number of times.
+ * begins. It takes memory from others a bounded number of times, and starts again for pools that
+ * end meanwhile a bounded number of times.
  *
- * Captures prevent none of the steps. The driver makes these calls in relaxed mode. Memory whose
- * last use cannot be marked because a stream captures is not idle. Waits are for events that were
- * recorded outside captures, never for a stream or a device. */
+ * A capture prevents no step. Driver calls are made in relaxed mode. Memory whose last use cannot
+ * be marked, because a stream captures, is not idle. Waits are for events recorded outside
+ * captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
 #include "memory/arena/moves.h"
@@ -30,32 +30,32 @@
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
-#define TAKINGS 16 /* times that a climb takes from others until its next wait */
-#define ENDINGS 16 /* times that it begins again for what has ended since its last look */
+#define TAKINGS 16 /* how often a climb takes from others between two waits */
+#define ENDINGS 16 /* how often it starts again because something has ended */
 
-/* A climb: the request and its progress. Used by one thread. */
+/* One climb: the request and its progress. Only its thread uses it. */
 struct climb {
     struct heap *heap;
     enum zone_kind zone;
     size_t size, alignment; /* bytes */
     struct span **span;
-    tarn_status status; /* once it is over */
+    tarn_status status; /* the result, once it is over */
 
-    bool observers_asked, layer_above_asked; /* ever */
-    bool compacted;                          /* ever */
-    bool slabs_collected;                    /* since the last wait, as the two that follow */
-    int takings;                             /* left */
+    bool observers_asked, layer_above_asked; /* at any time in this climb */
+    bool compacted;                          /* at any time in this climb */
+    bool slabs_collected;                    /* since the last wait */
+    int takings;                             /* left until the next wait */
     struct stillness since;
-    size_t waits;      /* left; SIZE_MAX: none yet, so not counted */
+    size_t waits;      /* left; SIZE_MAX: not counted yet */
     int endings;       /* left */
-    uint64_t let_go;   /* references to pools that were dropped before this round */
-    uint64_t relieved; /* blocks that debug mode had released at the last check */
+    uint64_t let_go;   /* the arena's `let_go` when this round began */
+    uint64_t relieved; /* blocks that debug mode had released at the last look */
 };
 
 enum outcome {
-    ON,    /* to the next step */
-    AGAIN, /* from the first: memory has become free */
-    OVER,  /* with `status` */
+    ON,    /* go on with the next step */
+    AGAIN, /* memory has become free: start again with step 1 */
+    OVER,  /* the climb ends with `status` */
 };
 
 static enum outcome end(struct climb *climb, tarn_status status)
@@ -64,14 +64,13 @@ static enum outcome end(struct climb *climb, tarn_status status)
     return OVER;
 }
 
-/* The outcome of a search: the next step if nothing was found. */
+/* The outcome of a search: go on if nothing was found. */
 static enum outcome searched(struct climb *climb, tarn_status status)
 {
     return status == TARN_ERROR_OUT_OF_MEMORY ? ON : end(climb, status);
 }
 
-/* Whether a request is larger than the device, or the limit, can ever hold. Then no step helps, and
- * none is taken. */
+/* Whether a request is larger than the device or its limit can ever hold. Then no step is taken. */
 static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
     mutex_lock(&arena->lock);
@@ -100,7 +99,7 @@ bool ladder_rejects(struct arena *arena, const struct store *store, size_t size)
     return is_hopeless(arena, store, size) || is_rejected(arena, store, size);
 }
 
-/* Counts a request as refused before the driver was asked. */
+/* Refuses a request before the driver is asked, and counts that. */
 static tarn_status reject(const struct heap *heap)
 {
     COUNT(heap->store->counters, num_oom_rejections);
@@ -115,8 +114,8 @@ bool ladder_relieve(const struct arena *arena)
 
 /* Searching ------------------------------------------------------------------------------------ */
 
-/* Serves a small block or a slab that does not fit in its zone, without new memory: first where it
- * holds no piece in place, then in memory of empty slabs, then where it holds little in place. */
+/* Serves a small block or a slab whose zone has no room, without new memory: first where it ties no
+ * piece, then in memory of empty slabs, then where it ties little. */
 static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment,
                                      struct span **span)
 {
@@ -144,8 +143,8 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
     return status;
 }
 
-/* Growth. While it runs, moves are shared, unless they are already `held`, or the growth runs a
- * caller's code, for which no lock is held. */
+/* Grows the heap. Shares moves meanwhile, unless the caller has them (`held`), or the growth calls
+ * a caller's allocator, for which no lock is held. */
 static tarn_status grow(const struct climb *climb, bool held)
 {
     struct heap *heap = climb->heap;
@@ -162,8 +161,8 @@ static tarn_status grow(const struct climb *climb, bool held)
 
 /* The steps ------------------------------------------------------------------------------------ */
 
-/* Step 1: the heap's free memory, including memory that has become free meanwhile. Memory that is
- * free because the device was lost serves no request. */
+/* Step 1: the heap's free memory, also what has become free meanwhile. Free memory of a lost device
+ * serves no request. */
 static enum outcome step_own(struct climb *climb)
 {
     climb->let_go = atomic_load(&climb->heap->arena->let_go);
@@ -208,8 +207,8 @@ static enum outcome step_slabs(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 6: idle memory of other heaps, unless the settings demand that a request above a limit fails
- * before that. */
+/* Step 6: idle memory of other heaps. Fails if the settings demand that a request above a limit
+ * fails before that. */
 static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
@@ -222,9 +221,8 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7, if other threads have moved memory meanwhile: all earlier steps again, while no thread
- * moves memory, because memory that is being moved is in no heap. If this fails, there is no such
- * memory. */
+/* Step 7, if other threads have moved memory meanwhile: all earlier steps again while no thread
+ * moves memory. Memory that is being moved is in no heap, so earlier steps may have missed it. */
 static enum outcome step_alone(struct climb *climb)
 {
     struct heap *heap = climb->heap;
@@ -242,8 +240,7 @@ static enum outcome step_alone(struct climb *climb)
     return searched(climb, status);
 }
 
-/* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on
- * each rank, however short memory is. */
+/* Step 8: free memory of the heap's other zone. Not in a store with fixed places. */
 static enum outcome step_other_zone(struct climb *climb)
 {
     if (climb->heap->store->kind.fixed)
@@ -251,7 +248,7 @@ static enum outcome step_other_zone(struct climb *climb)
     return searched(climb, take(climb, zone_other(climb->zone)));
 }
 
-/* Step 9, once: memory that the layer above does not need. */
+/* Step 9, once: unused workspaces, which the handle layer frees. */
 static enum outcome step_layer_above(struct climb *climb)
 {
     if (climb->layer_above_asked)
@@ -260,8 +257,8 @@ static enum outcome step_layer_above(struct climb *climb)
     return ladder_relieve(climb->heap->arena) ? AGAIN : ON;
 }
 
-/* Waits until some work has ended that holds back memory which may serve the heap. False when there
- * is none. */
+/* Waits until some work has ended that holds memory back which may serve the heap. False: there is
+ * none. */
 static bool wait_for_any(struct heap *own, tarn_status *status)
 {
     struct wait_any any = {.count = 0};
@@ -274,8 +271,8 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
     return wait_any(&any, status);
 }
 
-/* Whether something has ended since the last check that no wait would find: pools, blocks that
- * debug mode holds, work of others. */
+/* Whether something has ended since the last look that no wait would find: a pool, a block that
+ * debug mode holds, a move of another thread. */
 static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
@@ -284,8 +281,7 @@ static bool has_more(struct climb *climb)
            ranges_relieve(arena, climb->size);
 }
 
-/* Step 10: a wait until some work has ended that holds memory back; the next step if there is
- * none. */
+/* Step 10: waits until some work has ended that holds memory back. Goes on if there is none. */
 static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
@@ -308,7 +304,7 @@ static enum outcome step_wait(struct climb *climb)
     return AGAIN;
 }
 
-/* Bytes that can still be created, by the limits and by the driver's count. */
+/* Bytes that can still be created, by the limits and the driver's count. */
 static size_t room_of(struct arena *arena, struct store *store)
 {
     size_t free_bytes = 0, total_bytes = 0, leave = memory_config()->leave_free;
@@ -323,8 +319,7 @@ static size_t room_of(struct arena *arena, struct store *store)
     return free_bytes < room ? free_bytes : room;
 }
 
-/* Step 11, once, if the settings allow it: free memory between live blocks. The climb ends if there
- * is none. */
+/* Step 11, once, if the settings allow it: compaction. If it frees nothing, the climb ends. */
 static enum outcome step_compact(struct climb *climb)
 {
     struct heap *heap = climb->heap;
@@ -342,17 +337,17 @@ static enum outcome step_compact(struct climb *climb)
 /* One round: each step in turn, until one frees memory or ends the climb. */
 static enum outcome climb_once(struct climb *climb)
 {
-    enum outcome outcome = step_own(climb);                /* 1 */
-    outcome = outcome ? outcome : step_observers(climb);   /* 2 */
-    outcome = outcome ? outcome : step_growth(climb);      /* 3 */
-    outcome = outcome ? outcome : step_debug(climb);       /* 4 */
-    outcome = outcome ? outcome : step_slabs(climb);       /* 5 */
-    outcome = outcome ? outcome : step_others(climb);      /* 6 */
-    outcome = outcome ? outcome : step_alone(climb);       /* 7 */
-    outcome = outcome ? outcome : step_other_zone(climb);  /* 8 */
-    outcome = outcome ? outcome : step_layer_above(climb); /* 9 */
-    outcome = outcome ? outcome : step_wait(climb);        /* 10 */
-    outcome = outcome ? outcome : step_compact(climb);     /* 11 */
+    enum outcome outcome = step_own(climb);
+    outcome = outcome ? outcome : step_observers(climb);
+    outcome = outcome ? outcome : step_growth(climb);
+    outcome = outcome ? outcome : step_debug(climb);
+    outcome = outcome ? outcome : step_slabs(climb);
+    outcome = outcome ? outcome : step_others(climb);
+    outcome = outcome ? outcome : step_alone(climb);
+    outcome = outcome ? outcome : step_other_zone(climb);
+    outcome = outcome ? outcome : step_layer_above(climb);
+    outcome = outcome ? outcome : step_wait(climb);
+    outcome = outcome ? outcome : step_compact(climb);
     return outcome ? outcome : AGAIN;
 }
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The ladder: the steps that are tried, cheapest first, until a request is served. */
+/* The ladder: what is tried, cheapest first, until a request is served. */
 #ifndef TARN_MEMORY_LADDER_H
 #define TARN_MEMORY_LADDER_H
 
 #include "memory/heap/heap.h"
 
-/* Gets a span for a request, SPAN_TAKEN. May call the driver and, in the last steps, wait; holds no
- * lock meanwhile. TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has failed. */
+/* Takes a span for a request; the result is SPAN_TAKEN. May call the driver and, in the last steps,
+ * wait. The caller holds no lock. TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has
+ * failed. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                          struct span **span);
 
-/* Asks the layer above to free memory that is not needed: upper_hooks.relieve. Whether it freed
+/* Asks the layers above to free memory that is not needed (upper_hooks.relieve). Whether they freed
  * any. */
 bool ladder_relieve(const struct arena *arena);
 
-/* Whether a request is larger than a limit or the device can hold, so that the driver is not
- * asked. */
+/* Whether a request is larger than the device or a limit can hold. Then the driver is not asked. */
 bool ladder_rejects(struct arena *arena, const struct store *store, size_t size);
 
 #endif

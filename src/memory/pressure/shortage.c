@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Collects facts about a failed request and writes a text from them. Owns nothing. Takes the heaps'
- * and the arena's locks one at a time, so while other threads allocate, the figures may be from
- * slightly different moments.
+/* Collects facts about a failed request and writes a text from them. Owns nothing. Takes the locks
+ * of heaps and of the arena one at a time, so the figures may be from slightly different moments.
  *
  * A remedy is named only if the facts show that it would have served this request, and never if it
  * is already on (pytorch/pytorch#173049). */
@@ -29,7 +28,7 @@
 
 #define SHOWN 3      /* pools, streams and processes that are named */
 #define WAITS 16     /* streams for which bytes are counted */
-#define PROCESSES 64 /* processes that are read */
+#define PROCESSES 64 /* processes that are looked at */
 #define REMEDIES 2
 
 struct pool_facts {
@@ -48,26 +47,27 @@ struct facts {
     struct arena *arena;
     const struct store *store;
     size_t size; /* bytes requested, rounded */
-    /* Of the device, as the driver says */
+    /* Of the device, by the driver's count. */
     size_t total, driver_free;
     size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
     size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their
                                                longest run */
-    size_t workspaces, captured_workspaces; /* bytes of handles' workspaces, and of these, of
+    size_t workspaces, captured_workspaces; /* of handles' workspaces; of those that belong to
                                                captures */
     size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in
                                                place */
     struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting
                                                pool */
-    struct wait_facts waits[WAITS];         /* first the streams for which most bytes wait */
+    struct wait_facts waits[WAITS];         /* the streams for which most bytes wait, largest
+                                               first */
     struct driver_process processes[SHOWN]; /* the largest other processes */
     bool captured;
 };
 
 /* Facts ---------------------------------------------------------------------------------------- */
 
-/* Adds to the bytes that wait for a stream; ignored beyond WAITS streams. */
+/* Adds bytes to those that wait for a stream. Ignores streams beyond WAITS. */
 static void keep_wait(struct facts *facts, const struct stream *stream, size_t bytes)
 {
     uint64_t native = stream ? (uint64_t)(uintptr_t)stream->native : 0;
@@ -80,7 +80,7 @@ static void keep_wait(struct facts *facts, const struct stream *stream, size_t b
     }
 }
 
-/* Each block counts for only one of the streams that it waits for. */
+/* Adds the blocks that wait for a stream. A block counts for only one of its streams. */
 static void look_at_uses(struct facts *facts, const struct stream *stream,
                          const struct use_list *uses)
 {
@@ -110,7 +110,7 @@ static struct pool_facts facts_of(const struct store *store)
                                .spare = pool_of_store((struct store *)store)->use_on_oom};
 }
 
-/* With the arena's lock no pool goes away. */
+/* The arena's lock keeps pools alive. */
 static void look_at_pools(struct facts *facts)
 {
     struct arena *arena = facts->arena;
@@ -134,7 +134,7 @@ static void look_at_pools(struct facts *facts)
     mutex_unlock(&arena->lock);
 }
 
-/* What lies free: the sums, after a look at each heap that has changed. */
+/* Sums what is free. Looks only at heaps that have changed since the last time. */
 static void look_at_heaps(struct facts *facts)
 {
     struct arena *arena = facts->arena;
@@ -201,7 +201,7 @@ static void facts_collect(struct facts *facts)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* Bytes that tarn has and that no live block needs. */
+/* Bytes that tarn has reserved and that no live block needs. */
 static size_t idle_of(const struct facts *facts)
 {
     return facts->free + facts->unmapped + facts->waiting;
@@ -212,7 +212,7 @@ static size_t live_of(const struct facts *facts)
     return facts->reserved > idle_of(facts) ? facts->reserved - idle_of(facts) : 0;
 }
 
-/* Bytes of the device that tarn does not have. */
+/* Bytes of the device that tarn has not reserved. */
 static size_t others_of(const struct facts *facts)
 {
     size_t used =
@@ -239,7 +239,7 @@ static __attribute__((format(printf, 2, 3))) void say(struct text *text, const c
         text->used = text->size - 1;
 }
 
-/* "1.50 GiB", "64 MiB", "512 B": exact where it is short. */
+/* A size as text: "1.50 GiB", "64 MiB", "512 B". Exact if that is short. */
 struct bytes_text {
     char text[32];
 };
@@ -343,7 +343,7 @@ static void say_others(struct text *text, const struct facts *facts)
 
 /* Remedies ------------------------------------------------------------------------------------- */
 
-/* The bytes that the driver does not have for the request. */
+/* Bytes of the request that the driver does not have. */
 static size_t missing_of(const struct facts *facts)
 {
     size_t there =
@@ -357,7 +357,7 @@ static size_t beyond(size_t size, size_t reserved, size_t limit)
     return size > room ? size - room : 0;
 }
 
-/* The bytes that the request lacks: of the device, of a limit of it, or of a limit of the pool. */
+/* Bytes by which the request exceeds the device, its limit, or the pool's limit: the largest. */
 static size_t lacking_of(const struct facts *facts)
 {
     size_t device = beyond(facts->size, facts->reserved, facts->limit);
@@ -414,7 +414,7 @@ static bool say_idle_pool(struct text *text, const struct facts *facts)
     for (int i = 1; i < SHOWN; i++)
         most = facts->pools[i].idle > most->idle ? &facts->pools[i] : most;
     if (!most->store || most->idle < lacking_of(facts) || most->idle == 0 || most->spare ||
-        /* Other pools have no part in that */
+        /* Other pools do not count against the pool's limit. */
         beyond(facts->size, facts->pool_reserved, facts->pool_limit))
         return false;
     unsigned long long first = most->id[0], second = most->id[1];
@@ -452,7 +452,8 @@ static bool say_foreign(struct text *text, const struct facts *facts)
     return true;
 }
 
-/* Whether the free bytes in the pool's heaps are as many as were missing. */
+/* Whether the pool's heaps have as many free bytes as were missing, so that fragmentation is the
+ * cause. */
 static bool is_free_enough(const struct facts *facts)
 {
     return facts->own_free >= lacking_of(facts) && lacking_of(facts);
@@ -473,7 +474,7 @@ static bool say_tied(struct text *text, const struct facts *facts)
     return true;
 }
 
-/* They are live blocks too, but the program did not allocate them. */
+/* Workspaces are live blocks that the program did not allocate. */
 static bool say_workspaces(struct text *text, const struct facts *facts)
 {
     if (!facts->workspaces || facts->workspaces < missing_of(facts) ||
@@ -522,7 +523,7 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         else
             text->at[text->used = before] = '\0';
         if (said && remedies[i] == say_too_large)
-            break; /* nothing else would help */
+            break; /* no other remedy would help */
     }
     if (said)
         say(text, ".");
@@ -532,7 +533,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct facts facts = {.arena = arena, .store = heap->store, .size = size};
-    /* With room for both */
+    /* room for both texts */
     char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
@@ -564,7 +565,7 @@ void shortage_refuse_resume(const struct store *store, size_t need)
     char buffer[ERROR_TEXT_BYTES / 4 * 3] = ""; /* leaves room for the cause */
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
-    facts.pool_limit = SIZE_MAX; /* does not apply */
+    facts.pool_limit = SIZE_MAX; /* a resume does not respect it */
     size_t standard =
         facts.reserved > facts.pools_reserved ? facts.reserved - facts.pools_reserved : 0;
     say(&text, "a resume of pool (%llu, %llu) lacks %s. It needs ",

@@ -7,12 +7,13 @@
 
 #include "memory/heap/heap.h"
 
-/* TARN_ERROR_OUT_OF_MEMORY with a text that says what was tried, what holds the memory, and the one
- * or two things that the facts say would help. Counts it, and tells observers. No lock held. */
+/* Fails with TARN_ERROR_OUT_OF_MEMORY and a text: what was tried, what holds the memory, and one or
+ * two things that would have helped. Counts the failure and tells observers. The caller holds no
+ * lock. */
 tarn_status shortage_refuse(struct heap *heap, size_t size);
 
-/* Puts in front of the last error, which says why memory for a suspended pool could not be created,
- * how much the pool needs, how much of that is missing, and what holds the memory. No lock held. */
+/* Extends the last error, which says why memory for a suspended pool could not be created: how much
+ * the pool needs, how much is missing, and what holds the memory. The caller holds no lock. */
 void shortage_refuse_resume(const struct store *store, size_t need);
 
 /* The same for a commit of a range that needs `need` bytes; counts it. */

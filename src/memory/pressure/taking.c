@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes idle memory of other heaps for one. Owns no data; takes each lock for a moment only, and
- * shares `moving` so long as it has memory in hand. */
+/* Takes idle memory of other heaps for one. Owns no data. Holds each lock only briefly, and shares
+ * `moving` while memory is in no heap. */
 #include "memory/pressure/taking.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/owners.h"
@@ -11,24 +11,24 @@
 #include "memory/heap/idle/wait.h"
 #include "memory/pool/pool.h"
 
-/* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces
- * become its own or go there too. */
+/* Lets `to` use what a heap of `from` has shed. Pieces move to `to`, if it creates pieces in the
+ * same way. Segments and other pieces have gone back to the driver, or go now, to make room. */
 static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_t shed)
 {
     return from == to || !from->kind.pieces ? shed : store_take(to, from, wanted);
 }
 
-/* Which heaps memory is taken from: those that are left behind, of the same store and of stores
- * that are left behind themselves; those of the same store whose stream is between two leases; all
- * that are left behind and serve the store; and the others that do. */
+/* Which heaps memory is taken from. NOBODYS: left behind, in the same store or with their store.
+ * RETURNED: of the same store, whose stream is returned and not leased. LEFT_BEHIND: all left
+ * behind that may serve the store. IN_USE: all others that may. */
 enum source { NOBODYS, RETURNED, LEFT_BEHIND, IN_USE };
 
 static bool is_source_locked(const struct heap *heap, const struct store *wanting,
                              enum source source)
 {
     if (heap->store == wanting && wanting->kind.fixed)
-        return false; /* on another rank there may be no shortage: what serves which request must
-                         not depend on that */
+        return false; /* on another rank there may be no shortage, and which memory serves a request
+                         must not depend on that */
     if (source == RETURNED)
         return heap->store == wanting && heap->stream && atomic_load(&heap->stream->returned);
     bool left_behind = heap_is_left_behind_locked(heap),
@@ -38,7 +38,7 @@ static bool is_source_locked(const struct heap *heap, const struct store *wantin
     return source != NOBODYS || heap->store == wanting || abandoned;
 }
 
-/* The store of a heap, where another takes memory from such; else NULL. */
+/* The store of a heap, if `source` includes the heap; otherwise NULL. */
 static struct store *source_of(struct heap *heap, const struct store *wanting, enum source source)
 {
     mutex_lock(&heap->lock);
@@ -47,8 +47,7 @@ static struct store *source_of(struct heap *heap, const struct store *wanting, e
     return store;
 }
 
-/* What lies unmapped with pools that are left behind, until it goes to the default pool. Moves are
- * shared, so no store goes away. */
+/* Takes unmapped pieces of pools left behind. Moves are shared, so no store ends. */
 static size_t take_unmapped(struct store *to, size_t wanted)
 {
     struct arena *arena = to->arena;
@@ -64,8 +63,8 @@ static size_t take_unmapped(struct store *to, size_t wanted)
     return total;
 }
 
-/* Takes idle memory of one heap, at most `wanted` bytes. Moves are shared, so no store goes away.
- * The heap may become another's meanwhile, which gives nothing. */
+/* Takes at most `wanted` bytes of idle memory of one heap. Moves are shared, so no store ends.
+ * Gives nothing if the heap has got another store meanwhile. */
 static size_t take_of(struct heap *heap, struct heap *own, enum source source, size_t wanted,
                       struct run **leaving)
 {
@@ -83,14 +82,14 @@ static size_t take_of(struct heap *heap, struct heap *own, enum source source, s
     return total + pass_on(store, own->store, wanted - total, given);
 }
 
-/* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes
+/* Moves idle memory of other heaps to the unmapped pieces of `own`'s store, until `wanted` bytes
  * came. */
 static size_t take_from_givers(struct heap *own, enum source source, size_t wanted)
 {
     struct arena *arena = own->arena;
     struct run *leaving = NULL;
     size_t total = 0;
-    move_begin(arena); /* so long no pool goes away */
+    move_begin(arena); /* no pool ends until move_end() */
     for (struct heap *heap = heap_next_giving(own->store, NULL); heap && total < wanted;
          heap = heap_next_giving(own->store, heap))
         total += take_of(heap, own, source, wanted - total, &leaving);
@@ -99,7 +98,7 @@ static size_t take_from_givers(struct heap *own, enum source source, size_t want
     return total;
 }
 
-/* The same from a part of a set of heaps: those that nobody uses, or that may lend. */
+/* The same for a part of a set of heaps: those that nobody uses, or that may lend. */
 static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set,
                             size_t wanted)
 {

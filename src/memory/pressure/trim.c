@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Gives idle memory back to the driver. Owns no data; takes each lock for a moment only. */
+/* Gives idle memory back to the driver. Owns no data. Holds each lock only briefly. */
 #include "memory/pressure/trim.h"
 #include "base/status.h"
 #include "memory/arena/moves.h"
@@ -15,7 +15,7 @@
 #include "memory/range/range.h"
 #include "memory/settings/hooks.h"
 
-/* Bytes that a store has reserved, or with NULL a device. */
+/* Bytes that a store has reserved; with NULL, the device. */
 static size_t bytes_of(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -40,7 +40,7 @@ static tarn_status release_unmapped(struct store *store, size_t keep, bool alone
     return status;
 }
 
-/* How many bytes a store may keep, so that all trimmed stores together keep `keep`. */
+/* How many bytes one store may keep, so that all trimmed stores together keep `keep`. */
 static size_t share_of(struct arena *arena, struct store *store, struct store *trimmed, size_t keep)
 {
     size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed),
@@ -48,13 +48,14 @@ static size_t share_of(struct arena *arena, struct store *store, struct store *t
     return own > excess ? own - excess : 0;
 }
 
-/* The next heap that may be one of the trimmed stores; NULL starts and ends. */
+/* The next heap of the trimmed stores; NULL starts and ends. */
 static struct heap *next_heap(struct arena *arena, struct store *trimmed, struct heap *heap)
 {
     return trimmed ? heap_next_of(trimmed, heap) : heap_next_serving(&arena->store, heap);
 }
 
-/* Ends idle ghosts that the driver refused to unmap before: their memory may have left the heap. */
+/* Ends idle ghosts that the driver refused to unmap before. The pieces that were mapped there may
+ * be in another heap now. */
 static tarn_status end_ghosts(struct arena *arena, struct store *trimmed, bool alone)
 {
     tarn_status first = TARN_OK;
@@ -86,9 +87,9 @@ static tarn_status trim_ranges(struct arena *arena, struct store *store, size_t 
     return first ? first : status;
 }
 
-/* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left
- * behind: unmaps and releases idle memory, down to `keep`. With `alone`, nobody else moves memory
- * in each of its steps. */
+/* One pass over the heaps of a store; with NULL, of the default pool and of what was left behind:
+ * unmaps and releases idle memory, down to `keep`. With `alone`, no other thread moves memory
+ * during each step. */
 static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep, bool alone)
 {
     struct store *first_store = store ? store : &arena->store;
@@ -130,14 +131,14 @@ void trim_without_waiting(struct arena *arena, struct store *store)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    /* Otherwise a trim does it */
+    /* In a callback, the next trim does it. */
     if (observe_refuse_moving("giving a pool's memory back") == TARN_OK)
         (void)trim_pass(arena, store, 0, false);
     error_attempt_end(&before, TARN_OK);
 }
 
-/* A pass; and another if it fails beside other threads that move memory. One of them may have old
- * addresses in its hands, to unmap them, of a piece that this thread wants to release. */
+/* One pass. If it fails while other threads move memory, one more: another thread may have been
+ * unmapping old addresses of a piece that this one releases. */
 static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
 {
     struct stillness since = stillness_begin(arena);
@@ -150,7 +151,7 @@ static tarn_status trim_pass_settled(struct arena *arena, struct store *store, s
     return status;
 }
 
-/* Waits until some work has ended that holds back memory of the trimmed stores. False if there is
+/* Waits until some work has ended that holds memory of the trimmed stores back. False: there is
  * none. */
 static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
 {
@@ -163,25 +164,24 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
     return wait_any(&any, status);
 }
 
-/* Whether no more than `keep` bytes remain. A suspended pool that was left behind has no memory. A
- * trim of everything also waits until such pools are destroyed, because no other code would. */
+/* Whether at most `keep` bytes remain. With `keep` 0 also waits until suspended pools that were
+ * left behind, which have no memory, are destroyed, because no other code would. */
 static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 {
     return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
 }
 
-/* Passes, with waits between them, until no more than `keep` bytes remain or nothing is left to
- * wait for. */
+/* Passes and waits, until at most `keep` bytes remain or nothing is left to wait for. */
 static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
     uint64_t let_go = 0;
-    /* A trim does not wait for work that is queued from now on. */
+    /* Waits only for work that is queued now. */
     for (size_t waits = waits_ahead(arena, store) + ranges_waits(arena);; waits--) {
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
         bool more = wait_for_any(arena, store, &status);
-        /* Work may have ended since the pass checked debug mode's blocks: then nothing is left to
+        /* Work may have ended since the pass looked at debug mode's blocks. Then nothing is left to
          * wait for, but blocks are left to free. */
         if (status || (!more && !debug_relieves(arena, &let_go)))
             return status;
@@ -194,7 +194,7 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     if (status || store)
         return status ? status : trim_waiting(arena, store, keep);
     pools_collect_all(arena); /* a pool's last graph or scope may have ended in a thread that could
-                                 not collect */
+                                 not destroy it */
     status = trim_waiting(arena, NULL, keep);
     pools_collect_all(arena);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the switch of the mode without caching. */
+/* Owns whether tarn caches. */
 #include "memory/settings/caching.h"
 #include "base/status.h"
 #include "memory/settings/config.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Whether tarn caches, or each block of a default pool has a segment of its own: TARN_NO_CACHING,
- * backend:cudaMallocAsync, tarn_caching_set(). */
+/* Whether tarn caches. If not, each block of a default pool has a segment of its own:
+ * TARN_NO_CACHING, backend:cudaMallocAsync, tarn_caching_set(). */
 #ifndef TARN_MEMORY_CACHING_H
 #define TARN_MEMORY_CACHING_H
 
@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <tarn/status.h>
 
-/* Blocks of the default pools are not cached. */
+/* True: blocks of the default pools are not cached. */
 extern atomic_bool memory_is_uncached;
 
-/* Reads the environment's wish, the first time. TARN_ERROR_CONFIGURATION each time while it is
- * malformed. */
+/* Reads the environment variable at the first call. TARN_ERROR_CONFIGURATION at every call while it
+ * is malformed. */
 tarn_status caching_ready(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the settings in force: a pointer to an immutable copy, changed under `lock` and read
- * without. Copies are never freed, so that a reader may keep one; a copy that says the same is used
- * again, so that there are no more of them than different settings. The environment is read once,
- * at the first call that needs it and succeeds. Callbacks run without the lock. */
+/* Owns the settings in force: a pointer to an immutable copy, changed under `config_lock` and read
+ * without a lock. Copies are never freed, because a reader may keep one. Equal settings share a
+ * copy, so there are no more copies than different settings. The environment is read once, at the
+ * first successful call that needs it. Callbacks run without the lock. */
 #include "memory/settings/config.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -29,11 +29,11 @@ _Atomic(const struct memory_config *) memory_config_now = &memory_config_default
 
 static mutex config_lock = MUTEX_INITIALIZER(LOCK_CONFIG);
 static struct object_pool copies = OBJECT_POOL(struct copy);
-static struct copy *first_copy;        /* lock */
-static atomic_bool noted[CONFIG_KEYS]; /* the log has said that the key has no effect */
+static struct copy *first_copy;        /* under the lock */
+static atomic_bool noted[CONFIG_KEYS]; /* the log already says that the key has no effect */
 static atomic_bool is_read, is_used;   /* the environment was read; memory was used */
 
-/* The copy that says the same, or a new one. NULL: no host memory. */
+/* An equal copy, or a new one. NULL: no host memory. */
 static const struct memory_config *copy_of_locked(const struct memory_config *config)
 {
     if (memcmp(config, &memory_config_defaults, sizeof *config) == 0)
@@ -50,8 +50,8 @@ static const struct memory_config *copy_of_locked(const struct memory_config *co
     return &copy->config;
 }
 
-/* Makes the settings those in force, with the plan that they name. `source` says where they are
- * from, for the error. */
+/* Puts settings in force, and loads the plan that they name. `source` names their origin in
+ * errors. */
 static tarn_status publish_locked(const char *source, const struct memory_config *config)
 {
     const struct plan *plan = atomic_load(&plan_now);
@@ -69,7 +69,7 @@ static tarn_status publish_locked(const char *source, const struct memory_config
     return TARN_OK;
 }
 
-/* What cannot change any more, as it is in force; NULL before memory was used. */
+/* The settings in force, of which some cannot change any more; NULL before memory was used. */
 static const struct memory_config *fixed_locked(struct memory_config *fixed)
 {
     if (!atomic_load(&is_used))
@@ -84,8 +84,8 @@ static const struct memory_config *fixed_locked(struct memory_config *fixed)
 
 /* The environment ------------------------------------------------------------------------------ */
 
-/* The text to begin with and the variable that it is from; NULL where there is none. PyTorch's
- * variables count if they are asked for alone: a program may have both allocators in it. */
+/* The environment's text and its variable; NULL: none. PyTorch's variables count only if tarn's own
+ * is "pytorch", because a program may use both allocators. */
 static tarn_status find_text(const char **source, const char **text)
 {
     static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
@@ -133,7 +133,7 @@ static void tell_log(const struct memory_config *now)
     }
 }
 
-/* Lets go of the lock, and tells of what changed under it. */
+/* Releases the lock, and reports what was changed under it. */
 static void unlock_and_tell(const struct memory_config *before)
 {
     const struct memory_config *now = memory_config();
@@ -168,13 +168,14 @@ tarn_status memory_config_use(void)
     tarn_status status = memory_config_ready();
     if (status)
         return status;
-    mutex_lock(&config_lock); /* of whoever changes what is fixed from here on */
+    mutex_lock(&config_lock); /* waits for a thread that changes settings which are constant from
+                                 here on */
     atomic_store_explicit(&is_used, true, memory_order_release);
     mutex_unlock(&config_lock);
     return TARN_OK;
 }
 
-/* The first step of the calls below. */
+/* What each public call on settings checks first. */
 static tarn_status config_check(void)
 {
     tarn_status status = process_check();
@@ -240,8 +241,8 @@ tarn_status tarn_configuration_note_get(int index, const char **text)
 
 /* What settings mean --------------------------------------------------------------------------- */
 
-/* c10/core/AllocatorConfig.cpp and c10/cuda/CUDACachingAllocator.cpp: between two powers of two
- * there are `divisions` steps. Below 512 bytes a step nothing is divided. */
+/* Between two powers of two there are `divisions` steps. If a step would be below 512 bytes,
+ * nothing is divided. As in c10/core/AllocatorConfig.cpp and c10/cuda/CUDACachingAllocator.cpp. */
 size_t config_round(const struct memory_config *config, size_t size)
 {
     size_t plain = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The settings of the memory layer: what PyTorch's configuration string says
- * (c10/core/AllocatorConfig.h, c10/cuda/CUDAAllocatorConfig.h), and tarn's own keys. Each set of
- * values is an immutable copy, which is never freed: read memory_config() without a lock, at any
- * time, and twice for two moments. */
+/* The settings of the memory layer: PyTorch's configuration string (c10/core/AllocatorConfig.h,
+ * c10/cuda/CUDAAllocatorConfig.h), and tarn's own keys. The settings in force are an immutable
+ * copy, which is never freed: call memory_config() without a lock, at any time. Two calls may
+ * return different copies. */
 #ifndef TARN_MEMORY_CONFIG_H
 #define TARN_MEMORY_CONFIG_H
 
@@ -19,13 +19,13 @@
 #define CONFIG_NONE SIZE_MAX            /* bytes: no such limit */
 #define CONFIG_ONE ((size_t)1000000000) /* fractions are whole billionths */
 #define CONFIG_DIVISIONS \
-    16                                           /* by size: to below 2 MiB, 4 MiB, ..., and from 32
+    16                                           /* sizes below 2 MiB, below 4 MiB, ..., and from 32
                                                     GiB on */
 #define CONFIG_CLASSES 16                        /* named classes of streams */
 #define CONFIG_CLASS_BYTES 32                    /* of a name, with the 0 at its end */
 #define CONFIG_PATH_BYTES 256                    /* of a path, with the 0 at its end */
 #define CONFIG_MOST_MIB (TARN_MAX_SIZE >> 20)    /* of sizes in MiB */
-#define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* of the device's memory */
+#define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* fraction of the device's memory */
 
 enum config_backend { CONFIG_NATIVE, CONFIG_ASYNC };
 enum config_compaction {
@@ -40,52 +40,53 @@ enum config_segments {
     CONFIG_SEGMENTS_EXACT
 };
 
-/* How much address space. */
+/* An amount of address space. */
 struct config_reserve {
-    size_t absolute; /* amount is bytes, else billionths of the device's memory */
+    size_t absolute; /* 1: `amount` is bytes; 0: billionths of the device's memory */
     size_t amount;
 };
 
 struct config_class {
-    char name[CONFIG_CLASS_BYTES]; /* "" behind the last one */
+    char name[CONFIG_CLASS_BYTES]; /* "": there are no further classes */
     struct config_reserve reserve;
 };
 
-/* Without padding, so that two may be compared as bytes. */
+/* Without padding, so that two copies can be compared as bytes. */
 struct memory_config {
-    /* PyTorch's */
+    /* PyTorch's settings */
     size_t backend;                                    /* enum config_backend */
     size_t max_split_size, max_non_split_rounding;     /* bytes */
     size_t large_segment_size;                         /* bytes */
     size_t garbage_collection_threshold;               /* billionths; 0 is off */
-    size_t roundup_power2_divisions[CONFIG_DIVISIONS]; /* powers of two; 0 is off: config_round() */
-    size_t expandable_segments;                        /* 0 or 1, like those without a comment */
+    size_t roundup_power2_divisions[CONFIG_DIVISIONS]; /* powers of two; 0: off (config_round()) */
+    size_t expandable_segments;                        /* 0 or 1, like every field without a
+                                                          comment */
     struct config_reserve expandable_segments_reserve;
     struct config_class expandable_segments_reserve_by_class[CONFIG_CLASSES];
     size_t release_lock_on_cudamalloc;
     size_t graph_capture_record_stream_reuse;
-    size_t per_process_memory_fraction; /* billionths: config_limit() */
+    size_t per_process_memory_fraction; /* billionths (config_limit()) */
     size_t throw_on_cudamalloc_oom;
     size_t pinned_use_cuda_host_register;
     size_t pinned_num_register_threads; /* a power of two */
     size_t pinned_use_background_threads;
-    size_t pinned_reserve_segment_size; /* bytes; 0 is none */
+    size_t pinned_reserve_segment_size; /* bytes; 0: none */
     size_t pinned_free_catch_all;
-    size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE */
+    size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE: no limit */
 
-    /* tarn's own */
-    size_t compaction;      /* enum config_compaction */
-    size_t segments;        /* enum config_segments */
-    size_t limit;           /* bytes, CONFIG_NONE: config_limit() */
-    size_t leave_free;      /* bytes of each device's memory that stay free, by the driver's
+    /* tarn's own settings */
+    size_t compaction;            /* enum config_compaction */
+    size_t segments;              /* enum config_segments */
+    size_t limit;                 /* bytes; CONFIG_NONE: no limit (config_limit()) */
+    size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's
                                own count */
-    size_t pinned_limit;    /* bytes, CONFIG_NONE */
-    size_t idle_workspaces; /* bytes per device of handles' workspaces that nobody uses */
-    char plan
-        [CONFIG_PATH_BYTES]; /* path of the plan that requests follow (plan_file.h); "" is none */
+    size_t pinned_limit;          /* bytes; CONFIG_NONE: no limit */
+    size_t idle_workspaces;       /* bytes per device of unused workspaces that handles may keep */
+    char plan[CONFIG_PATH_BYTES]; /* path of the plan file (plan_file.h); "": none */
 };
 
-/* How a value is written. The first five are words, and the field is the index of the word. */
+/* How a value is written. The first five kinds are words, and the field is the index of the
+ * word. */
 enum config_kind {
     CONFIG_BOOLEAN,
     CONFIG_BACKEND,
@@ -93,25 +94,25 @@ enum config_kind {
     CONFIG_COMPACTION,
     CONFIG_MEBIBYTES,
     CONFIG_POWER,    /* a power of two */
-    CONFIG_FRACTION, /* from 0, 0 and 1 excluded where `least` and `most` say so */
+    CONFIG_FRACTION, /* 0 to 1; 0 and 1 are excluded if `least` and `most` say so */
     CONFIG_RESERVE,
     CONFIG_LIST_OF_DIVISIONS,
     CONFIG_LIST_OF_CLASSES,
-    CONFIG_PATH, /* a text of its own: blanks within it count */
+    CONFIG_PATH, /* text to the next separator; blanks inside it count */
 };
 
 enum config_rule {
-    CONFIG_STAYS,  /* until it is named again */
-    CONFIG_RESETS, /* at each parse that does not name it */
-    CONFIG_LOADED, /* as CONFIG_STAYS, and cannot change once memory was used */
+    CONFIG_STAYS,  /* stays until it is set again */
+    CONFIG_RESETS, /* reset by each text that does not name it */
+    CONFIG_LOADED, /* as CONFIG_STAYS, but constant once memory was used */
 };
 
 #define CONFIG_RANGE \
     "a device has one address range, for all streams, of up to four times its memory"
-#define CONFIG_LARGE_SEGMENT SIZE_MAX /* as `least`: large_segment_size_mb */
+#define CONFIG_LARGE_SEGMENT SIZE_MAX /* as `least`: the value of large_segment_size_mb */
 
-/* X(key, field, kind, rule, initial, least, most, reason): `least` and `most` of a value in its own
- * unit; `reason` is why the key has no effect, "" where it has. */
+/* X(key, field, kind, rule, initial, least, most, reason): `least` and `most` are in the unit of
+ * the written value. `reason` says why the key has no effect; "" if it has one. */
 #define MEMORY_CONFIG_LIST(X)                                                                      \
     X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "")                    \
     X(max_split_size_mb, max_split_size, CONFIG_MEBIBYTES, CONFIG_RESETS, CONFIG_NONE,             \
@@ -161,7 +162,7 @@ enum config_rule {
       CONFIG_MOST_MIB, "")                                                                         \
     X(plan, plan, CONFIG_PATH, CONFIG_LOADED, "", 0, 0, "")
 
-/* X(alias, key): names that PyTorch gives a key on ROCm. */
+/* X(alias, key): other names of a key, from PyTorch on ROCm. */
 #define MEMORY_CONFIG_ALIASES(X)                             \
     X(release_lock_on_hipmalloc, release_lock_on_cudamalloc) \
     X(pinned_use_hip_host_register, pinned_use_cuda_host_register)
@@ -174,35 +175,36 @@ static inline const struct memory_config *memory_config(void)
     return atomic_load_explicit(&memory_config_now, memory_order_acquire);
 }
 
-/* Reads the environment, the first time. TARN_ERROR_CONFIGURATION each time while it is
- * malformed. */
+/* Reads the environment at the first call. TARN_ERROR_CONFIGURATION at every call while the
+ * environment is malformed. */
 tarn_status memory_config_ready(void);
-/* The same; from then on memory is used, and what counts at load time stays. For whoever has seen
- * device_layer_ready() succeed. */
+/* The same for the first use of memory: from then on settings of rule CONFIG_LOADED are constant.
+ * Call after device_layer_ready() has succeeded. */
 tarn_status memory_config_use(void);
 
-/* A size that was asked for, up to TARN_MAX_SIZE, rounded: to a power of two's division, else to
- * TARN_BLOCK_UNIT. */
+/* Rounds a requested size, at most TARN_MAX_SIZE: to a division of its power of two if that is set,
+ * otherwise to TARN_BLOCK_UNIT. */
 size_t config_round(const struct memory_config *config, size_t size);
 
-/* The most bytes of a device's `memory` that the settings let tarn reserve; CONFIG_NONE where they
- * set no limit. */
+/* The most bytes that the settings let tarn reserve on a device with `memory` bytes; CONFIG_NONE:
+ * no limit. */
 size_t config_limit(const struct memory_config *config, size_t memory);
 
-/* The text: config_text.c. --------------------------------------------------------------------- */
+/* Text (config_text.c) ------------------------------------------------------------------------- */
 
 extern const struct memory_config memory_config_defaults;
 
-/* Changes `config` as `text` says; on failure it is left as it was. `source` says where the text is
- * from, for the error. `fixed`: NULL, or what is in force and cannot change. */
+/* Changes `config` by `text`. On failure `config` is unchanged. `source` names the text in errors.
+ * `fixed` is NULL, or the settings in force, of which some cannot change. */
 tarn_status config_parse(const char *source, const char *text, const struct memory_config *fixed,
                          struct memory_config *config);
 
-/* Writes the text and a 0 behind it as far as they fit; gives the bytes of both. */
+/* Writes the settings as text with a terminating 0, as far as they fit. Returns the bytes of the
+ * whole text with its 0. */
 size_t config_format(const struct memory_config *config, char *buffer, size_t size);
 
-/* By number from 0: "key: reason" where the key has no effect and its value is not the default,
- * else NULL. */
+/* By the number of a key, from 0: "key: reason" if the key has no effect and its value is not the
+ * default; otherwise NULL. */
 #define X(key, ...) CONFIG_KEY_##key,
 enum config_key { MEMORY_CONFIG_LIST(X) CONFIG_KEYS };
 #undef X

@@ -3,12 +3,12 @@
 
 /* The language of the settings, read and written:
  *
- *     text  := [item {"," item} [","]]
- *     item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
+ *      text  := [item {"," item} [","]]
+ *      item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
  *
- * Blanks are ignored everywhere except in a path, even inside a word, as in PyTorch. But every
- * value must be complete, in its range and in its order, also where PyTorch accepts less. Owns the
- * table of keys, which is constant; no lock, no allocation. */
+ * Blanks are ignored everywhere except in a path, even inside a word, as in PyTorch. Every value
+ * must be complete, in its range and in its order, even where PyTorch is more tolerant. Owns the
+ * table of keys, which is constant. Takes no lock and allocates nothing. */
 #include "base/status.h"
 #include "memory/settings/config.h"
 
@@ -19,7 +19,7 @@
 #define BLANKS " \t\n\v\f\r"
 #define SEPARATORS ",:[]"
 #define NO_PATH "none"
-#define WORD_BYTES 64 /* longer than any word that means something */
+#define WORD_BYTES 64 /* longer than any word with a meaning */
 #define GIB ((size_t)1 << 30)
 #define MOST_GIB (TARN_MAX_SIZE >> 30)
 #define MOST_DIVISIONS ((size_t)1 << 30)
@@ -82,7 +82,7 @@ static const void *value_of(const struct memory_config *config, const struct key
     return (const char *)config + key->offset;
 }
 
-/* What the key's value is where nobody names it. */
+/* The value of a key that is not named. */
 static const void *default_of(const struct memory_config *config, const struct key *key)
 {
     if (key == &keys[CONFIG_KEY_max_non_split_rounding_mb])
@@ -106,14 +106,14 @@ static const struct key *key_find(const char *name)
     return NULL;
 }
 
-/* The letters to add, drop or change that make one word of the other. */
+/* The edit distance of two words: letters to add, drop or change. */
 static size_t distance(const char *one, const char *other)
 {
     size_t row[WORD_BYTES], length = strlen(other);
     for (size_t j = 0; j <= length; j++)
         row[j] = j;
     for (size_t i = 1; one[i - 1]; i++) {
-        size_t before = row[0]; /* of the row above, one to the left */
+        size_t before = row[0]; /* the value above and to the left */
         row[0] = i;
         for (size_t j = 1; j <= length; j++) {
             size_t change = before + (one[i - 1] != other[j - 1]);
@@ -146,15 +146,16 @@ const char *config_note(const struct memory_config *config, int key)
 
 /* Words ---------------------------------------------------------------------------------------- */
 
-enum token { TOKEN_END = 0, TOKEN_WORD = 'w' }; /* or a separator */
+enum token { TOKEN_END = 0, TOKEN_WORD = 'w' }; /* or a separator character */
 
 struct parser {
     const char *source, *text;
-    const char *from, *next; /* the token, and what is behind it */
+    const char *from, *next; /* start of the token; what is behind it */
     size_t column;           /* of the token, from 1 */
     int token;
-    bool cut;              /* the word is longer than it says */
-    char word[WORD_BYTES]; /* without its blanks; also of a separator and of the end, for texts */
+    bool cut;              /* the word is longer than `word` holds */
+    char word[WORD_BYTES]; /* the token without blanks, also if it is a separator or the end; for
+                              errors */
 };
 
 static void advance(struct parser *parser)
@@ -178,7 +179,7 @@ static void advance(struct parser *parser)
                 continue;
             parser->cut = parser->cut || length == WORD_BYTES - 1;
             if (!parser->cut)
-                /* It may be printed */
+                /* It may be printed. */
                 parser->word[length++] = (unsigned char)*at < ' ' ? '?' : *at;
         }
         parser->word[length] = '\0';
@@ -186,7 +187,7 @@ static void advance(struct parser *parser)
     parser->next = at;
 }
 
-/* Takes a separator, or fails: "[what] is missing before [word]". */
+/* Takes a separator, or fails with "[what] is missing before [word]". */
 static tarn_status expect(struct parser *parser, int token, const char *what)
 {
     if (parser->token != token)
@@ -196,7 +197,7 @@ static tarn_status expect(struct parser *parser, int token, const char *what)
     return TARN_OK;
 }
 
-/* The word at hand is not a value of the key. */
+/* Fails because the present word is no value of the key. */
 static __attribute__((format(printf, 3, 4))) tarn_status
 refuse(const struct parser *parser, const char *name, const char *format, ...)
 {
@@ -210,7 +211,7 @@ refuse(const struct parser *parser, const char *name, const char *format, ...)
                   allowed);
 }
 
-/* Digits alone, that fit. */
+/* Reads digits, as far as the number fits. */
 static bool read_number(const char **text, size_t *number)
 {
     const char *at = *text;
@@ -226,7 +227,7 @@ static bool read_number(const char **text, size_t *number)
     return true;
 }
 
-/* The word as a whole number in a range. */
+/* Reads the word as a whole number from `least` to `most`. */
 static bool word_number(const struct parser *parser, size_t least, size_t most, size_t *number)
 {
     const char *at = parser->word;
@@ -238,8 +239,8 @@ static bool word_number(const struct parser *parser, size_t least, size_t most, 
     return true;
 }
 
-/* The word as digits with a point, in billionths; what comes after nine digits is cut off, but
- * makes `most` too much. */
+/* Reads the word as a decimal number, in billionths. Digits after the ninth are dropped, but a
+ * value that they take above `most` is refused. */
 static bool word_fraction(const struct parser *parser, size_t least, size_t most,
                           size_t *billionths)
 {
@@ -328,7 +329,7 @@ static tarn_status parse_fraction(struct parser *parser, const struct key *key, 
     return TARN_OK;
 }
 
-/* A fraction above 0, capped, or a number of GiB with a G. */
+/* A fraction above 0, which is capped, or a number of GiB followed by G. */
 static tarn_status parse_reserve(struct parser *parser, const char *name,
                                  struct config_reserve *reserve)
 {
@@ -366,8 +367,8 @@ static void fill(size_t divisions[CONFIG_DIVISIONS], size_t from, size_t to, siz
         divisions[i] = value;
 }
 
-/* One "size:divisions" of a list, whose sizes rise; `known` entries are given. The first fills
- * those below it too, ">" those above the last. */
+/* One "size:divisions" of a list with rising sizes; `known` entries are set so far. The first sets
+ * also all sizes below it; ">" sets all above the last. */
 static tarn_status parse_division(struct parser *parser, const struct key *key,
                                   size_t divisions[CONFIG_DIVISIONS], size_t *known)
 {
@@ -463,7 +464,7 @@ static tarn_status parse_classes(struct parser *parser, struct config_class resu
     return status;
 }
 
-/* Any text without separators, as it is written; blanks at its ends do not belong to it. */
+/* Any text without separators, without the blanks at its ends. */
 static tarn_status parse_path(struct parser *parser, const struct key *key,
                               char path[CONFIG_PATH_BYTES])
 {
@@ -514,8 +515,8 @@ static tarn_status parse_value(struct parser *parser, const struct key *key,
 
 /* Items ---------------------------------------------------------------------------------------- */
 
-/* A value that counts at load time: what is in force already may be said again, and nothing is
- * changed by it. */
+/* A value that cannot change after memory was used. It may be set again to the value that it
+ * has. */
 static tarn_status parse_loaded(struct parser *parser, const struct key *key,
                                 const struct memory_config *fixed, struct memory_config *config)
 {
@@ -550,7 +551,7 @@ static tarn_status parse_item(struct parser *parser, const struct memory_config 
                       parser->column, parser->word, parser->cut ? "..." : "",
                       key_closest(parser->word));
     advance(parser);
-    size_t large = config->large_segment_size; /* is known already */
+    size_t large = config->large_segment_size; /* set already (find_large_segment()) */
     tarn_status status = expect(parser, ':', "\":\" and a value");
     if (!status)
         status = key->rule == CONFIG_LOADED && fixed ? parse_loaded(parser, key, fixed, config)
@@ -559,7 +560,7 @@ static tarn_status parse_item(struct parser *parser, const struct memory_config 
     return status;
 }
 
-/* "all:default" puts back what can be put back. */
+/* "all:default" resets every value that may change. */
 static tarn_status parse_all(struct parser *parser, const struct memory_config *fixed,
                              struct memory_config *config)
 {
@@ -578,7 +579,8 @@ static tarn_status parse_all(struct parser *parser, const struct memory_config *
     return parser->token == TOKEN_END ? TARN_OK : expect(parser, ',', "\",\"");
 }
 
-/* The one key that others' ranges depend on, wherever it stands. */
+/* Reads large_segment_size_mb first, wherever it stands, because ranges of other keys depend on
+ * it. */
 static tarn_status find_large_segment(struct parser parser, struct memory_config *config)
 {
     const struct key *key = &keys[CONFIG_KEY_large_segment_size_mb];
@@ -635,7 +637,7 @@ tarn_status config_parse(const char *source, const char *text, const struct memo
 
 struct writer {
     char *buffer;
-    size_t size, length; /* bytes; what does not fit is counted */
+    size_t size, length; /* bytes; text that does not fit counts too */
 };
 
 static __attribute__((format(printf, 2, 3))) void write_text(struct writer *writer,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The start of a call on memory. Owns that it was the first, and what layers above have
- * registered. */
+/* What every public call on memory begins with. Owns whether memory was used, and the functions
+ * that layers above have registered. */
 #include "memory/settings/hooks.h"
 #include "memory/settings/caching.h"
 #include "memory/settings/config.h"

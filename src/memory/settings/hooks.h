@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What runs against the order of rooms and layers. `hooks` has the functions of higher rooms of the
- * memory layer that lower rooms call: it is constant, and defined in memory/hooks.c. `upper_hooks`
- * has those that come and go: of the layers above memory, which register them, and of scopes.
- * Before calling a function for debug mode, the caller checks by debug_has() that it is on. */
+/* Calls against the order of rooms and layers. `hooks` has functions of higher rooms of the memory
+ * layer, for lower rooms; it is constant and defined in memory/hooks.c. `upper_hooks` has functions
+ * that are registered at run time, by scopes and by the layers above. The caller of a function for
+ * debug mode first checks by debug_has() that the mode is on. */
 #ifndef TARN_MEMORY_HOOKS_H
 #define TARN_MEMORY_HOOKS_H
 
@@ -22,38 +22,39 @@ struct store;
 struct use;
 
 struct hooks {
-    /* The first use of memory in the process; before the call that it is goes on. */
+    /* Called once, before the first call on memory continues. */
     void (*begin)(void);
 
-    /* The settings have changed: what follows them reads memory_config(). In the thread that
-     * changed them, with no lock held. */
+    /* Called after the settings have changed, in the thread that changed them, with no lock held.
+     * Applies memory_config() to what depends on it. */
     void (*configured)(void);
-    /* Lets pools go that have ended, with the pinned memory that they keep: before pinned memory is
-     * given back, counted for a caller or refused. No lock held. */
+    /* Destroys pools that have ended, with their pinned memory. Called before pinned memory is
+     * given back, counted or refused. No lock held. */
     void (*collect_pools)(void);
 
-    /* Debug mode: debug.h says what each does. With DEBUG_BLOCKS or DEBUG_CONTEXT, the first of
-     * them; with DEBUG_BLOCKS, a free; for uses that are watched, the three that follow; with
-     * DEBUG_CONTENTS, the rest. */
+    /* Functions of debug mode (debug.h). With DEBUG_BLOCKS or DEBUG_CONTEXT. */
     void (*debug_turn)(void);
+    /* With DEBUG_BLOCKS. */
     void (*debug_free_locked)(struct heap *heap, uintptr_t start, struct use **uses);
+    /* These three for watched uses. */
     void (*debug_ended_locked)(struct debug_block *block);
     bool (*debug_is_over)(const struct debug_block *block);
     void (*debug_gone_locked)(struct debug_block *block);
+    /* With DEBUG_CONTENTS, as all below. */
     bool (*debug_relieve)(struct arena *arena, uint64_t *seen);
     void (*debug_settle)(struct store *store);
     void (*debug_forget)(const struct store *store);
     void (*debug_pause)(void);
     void (*debug_go_on)(void);
 
-    /* A heap follows no plan any more: plan.h. Under its lock. */
+    /* Ends following a plan (plan.h). Heap lock. */
     void (*plan_end_locked)(struct heap *heap);
 
-    /* A pool has ended, so its idle memory goes back to the driver; a pool resumes and needs
-     * memory, which others have. With no lock held: trim.h. */
+    /* Gives the idle memory of a pool that has ended back to the driver (trim.h). No lock held. */
     void (*give_back)(struct arena *arena, struct store *store);
+    /* Gives idle memory back to the driver for a pool that resumes (trim.h). No lock held. */
     void (*make_room)(struct arena *arena, size_t keep);
-    /* It has not got the memory: shortage.h. */
+    /* Writes the error of a pool that cannot resume for lack of memory (shortage.h). */
     void (*refuse_resume)(const struct store *store, size_t need);
 
     /* A commit of a range needs memory: trim.h. It has not got it: shortage.h. */
@@ -65,66 +66,67 @@ struct hooks {
 
 extern const struct hooks hooks;
 
-/* The pool of pinned memory that serves a request made for a stream, retained for the request;
- * NULL: the default pool. */
+/* The pool of pinned memory for a request of a stream, retained; NULL: the default pool. */
 typedef struct pinned_pool *pinned_route_hook(struct stream *stream);
-/* What keeps the pinned blocks that a stream's capture uses, retained; NULL: the default pool
- * does. */
+/* The keeper of the pinned blocks that a stream's capture uses, retained; NULL: the default pool
+ * keeps them. */
 typedef struct pinned_keeper *pinned_capture_hook(struct stream *stream);
-/* A pool has no references any more: frees the blocks that handles have in it for their graphs. */
+/* Frees the blocks that handles have, for their graphs, in a pool that has lost its last
+ * reference. */
 typedef void pool_ended_hook(tarn_pool_id id);
-/* Bytes of a device that are in workspaces, and of those, in workspaces of captures. */
+/* Bytes of a device in workspaces, and how many of those in workspaces of captures. */
 typedef void workspaces_hook(int device, size_t *bytes, size_t *captured);
-/* Frees workspaces that are not needed, before the ladder waits and before a request fails. Returns
- * whether it freed any, in the order of its streams. Neither allocates nor waits. */
+/* Frees workspaces that are not needed, in the order of their streams. Called before the ladder
+ * waits and before a request fails. Whether any were freed. Neither allocates nor waits. */
 typedef bool relieve_hook(int device);
-/* Leaves a snapshot of a shortage, and says in `where` where it is. `text` is the rest of the
- * error's text. */
+/* Writes a snapshot of a shortage, and its path to `where`. `text` is the error's text so far. */
 typedef void shortage_hook(int device, const char *text, char *where, size_t size);
 
-/* Each is NULL until its owner sets it, and is called with no lock held. */
+/* Each is NULL until its owner sets it. Called with no lock held. */
 struct upper_hooks {
-    /* Scopes, while any of them concerns pinned memory: requests look for their stream only then.
-     * Without `pinned_capture`, the pool that serves a stream's requests keeps its capture's
-     * blocks. */
+    /* Set by scopes while one of them concerns pinned memory; only then do requests look up their
+     * stream. If `pinned_capture` is NULL, the pool that serves a stream's requests keeps its
+     * capture's blocks. */
     pinned_route_hook *_Atomic pinned_route;
     pinned_capture_hook *_Atomic pinned_capture;
 
-    /* The handle layer, set once. */
+    /* Set once by the handle layer. */
     pool_ended_hook *_Atomic pool_ended;
     workspaces_hook *_Atomic sum_workspaces;
     relieve_hook *_Atomic relieve;
 
-    /* The report layer, set once. */
+    /* Set once by the report layer. */
     shortage_hook *_Atomic leave_snapshot;
 };
 
 extern struct upper_hooks upper_hooks;
 
-/* A tool that checks what kernels touch, and learns of each block. Only the driver's plain segments
- * are announced, and the blocks in them: a tool that watches allocations knows no other memory.
- * While there is a receiver, every block takes the slow path. Called with no lock held. Addresses
- * and sizes are the caller's: a block of 100 bytes has size 100. */
+/* A tool that checks what kernels touch, and is told of each block. Only plain segments of the
+ * driver and their blocks are announced, because a tool that watches allocations knows no other
+ * memory. While there is an announcer, every block takes the slow path. Called with no lock held.
+ * Sizes are as requested: a block of 100 bytes has size 100. */
 struct announcer {
-    /* A segment was allocated, before any of it is handed out; a segment without blocks is about to
-     * go back to the driver. */
+    /* A segment was allocated, and nothing in it is handed out yet. */
     void (*segment)(uintptr_t start, size_t size, const uint64_t pool[2], int device);
+    /* A segment without blocks is about to go back to the driver. */
     void (*segment_gone)(uintptr_t start);
-    /* A block was handed out; has grown in place; is about to be freed. */
+    /* A block was handed out. */
     void (*block)(uintptr_t start, size_t size, const uint64_t pool[2], tarn_tag tag);
+    /* A block has grown in place. */
     void (*block_resized)(uintptr_t start, size_t size);
+    /* A block is about to be freed. */
     void (*block_gone)(uintptr_t start);
 };
 
-/* NULL: there is no receiver. Set before the first use of memory, and read without a lock. */
+/* NULL: none. Set before the first use of memory, and read without a lock. */
 extern const struct announcer *announcer;
 
-/* The start of every public call on memory: the device layer is ready, and knows what the memory
- * layer does at its ends. */
+/* Begins every public call on memory. Afterwards the device layer is ready and calls the memory
+ * layer when devices and threads end. */
 tarn_status memory_ready(void);
 
-/* Lets every block go that waits for debug mode alone. True when blocks have become free since
- * `seen`, which is updated. Calls the driver, and waits for debug mode's copies. No lock held. */
+/* Frees all blocks that wait only for debug mode. True if blocks have become free since `seen`,
+ * which is updated. Calls the driver, and waits for debug mode's copies. No lock held. */
 static inline bool debug_relieves(struct arena *arena, uint64_t *seen)
 {
     return debug_has(DEBUG_CONTENTS) && hooks.debug_relieve(arena, seen);

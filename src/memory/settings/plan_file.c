@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads plans. Owns no data but the plans that it gives, which stay for ever. Trusts no byte: a
- * plan that is given has every place within its arena, and every end behind its request; that
- * places of blocks which live at one time do not overlap is not looked at, since whoever takes a
- * place sees whether it is free. */
+/* Reads plans. Owns the loaded plans, which are never freed. Trusts no byte of a file: in a loaded
+ * plan every place is in its arena, and every end is behind its request. Whether places of blocks
+ * that live at the same time overlap is not checked, because code that uses a place checks that it
+ * is free. */
 #include "memory/settings/plan_file.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -21,11 +21,11 @@
 
 _Atomic(const struct plan *) plan_now;
 
-/* Who reads what, for error texts; and where an arena begins. */
+/* The file that is read, for error texts, and the start of the present arena. */
 struct reading {
     const char *source, *path;
     int file;
-    uint64_t size, base; /* bytes: of the file, and before the arena */
+    uint64_t size, base; /* bytes: of the file; before the arena */
 };
 
 static __attribute__((format(printf, 2, 3))) tarn_status refuse(const struct reading *reading,
@@ -91,7 +91,7 @@ static void header_decode(struct plan_header *header)
     header->checksum = le64toh(header->checksum);
 }
 
-/* A number of a header that is wrong; `at` is its byte in the arena. */
+/* Refuses a wrong number in a header; `at` is its byte in the arena. */
 static __attribute__((format(printf, 3, 4))) tarn_status
 refuse_at(const struct reading *reading, uint64_t at, const char *format, ...)
 {
@@ -109,8 +109,8 @@ static bool is_of_version(const struct plan_header *header, const struct plan_he
                   : header->version >= PLAN_VERSION && header->version <= PLAN_VERSION_POOLS;
 }
 
-/* What the header says of itself. `before` is the header of the arena before it, or NULL, and
- * `pools` the private pools of those so far. */
+/* Checks a header by itself. `before` is the previous arena's header, or NULL. `pools` is the
+ * number of private pools in the arenas before. */
 static tarn_status header_check(const struct reading *reading, const struct plan_header *header,
                                 const struct plan_header *before, uint32_t pools)
 {
@@ -179,7 +179,7 @@ static tarn_status requests_check(const struct reading *reading, const struct pl
     return TARN_OK;
 }
 
-/* Sorts numbers of requests by offset: a heap sort, which needs no memory and no luck. */
+/* One step of a heap sort of requests by offset. Heap sort needs no memory and has no bad case. */
 static void sift_down(const struct plan_request *requests, uint32_t *order, size_t root,
                       size_t count)
 {
@@ -231,7 +231,7 @@ static void plan_free(struct plan *plan)
     pages_free(plan, sizeof *plan);
 }
 
-/* Reads the arena at the reading's base. */
+/* Reads the arena at `reading->base`. */
 static tarn_status read_arena(const struct reading *reading, const struct plan_header *before,
                               uint32_t pools, struct plan **result)
 {
@@ -318,7 +318,7 @@ static tarn_status read_plan(struct reading *reading, const struct plan **result
 tarn_status plan_load(const char *source, const char *path, const struct plan **plan)
 {
     struct reading reading = {.source = source, .path = path};
-    /* A pipe must not be waited for */
+    /* O_NONBLOCK: does not wait for a pipe */
     reading.file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (reading.file < 0)
         return refuse(&reading, "cannot open: %s", strerror(errno));
