@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that look at a block, or grow it. Owns nothing. */
+/* The public calls that look at a block or grow it. Owns nothing. */
 #include "base/sized.h"
 #include "base/status.h"
 #include "memory/debug/debug.h"
@@ -11,7 +11,7 @@
 #include "memory/share/import.h"
 #include "memory/share/pointer.h"
 
-/* Grows a block in place; the counters follow. */
+/* Grows a block in place, and counts that. */
 static tarn_status block_extend_locked(struct block *block, size_t size)
 {
     if (block->front && size > block->requested)

@@ -32,7 +32,7 @@ static tarn_status arena_find(int device, struct arena **arena)
     return arena_of(found, arena);
 }
 
-/* The same without making it: NULL for a device whose memory was not used. */
+/* The device's arena; NULL if its memory was not used. */
 static tarn_status arena_look_up(int device, struct arena **arena)
 {
     struct device *found = NULL;
@@ -133,7 +133,7 @@ tarn_status tarn_device_stats_reset(int device, tarn_stats_what what)
     return status ? status : statistics_reset(arena, NULL, what);
 }
 
-/* What learns of each kind, and the bytes of those that were told. */
+/* The callbacks for each kind of memory, and the bytes reported so far. */
 struct listing {
     void (*each)(const tarn_metadata_kind *kind, void *user);
     void *user;
@@ -170,8 +170,8 @@ tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void
     const size_t leaf = MAP_LEAF_ENTRIES * sizeof(map_entry), page = 4096;
     uint64_t bytes = map_bytes();
     tell(&listing, "leaf of the page map", leaf, bytes / leaf, bytes);
-    bytes = pages_bytes() - listing.bytes; /* asked last: what grows meanwhile is in it, so that it
-                                              is never below 0 */
+    bytes = pages_bytes() - listing.bytes; /* read last, so that memory that grows meanwhile is
+                                              included, and the rest is never below 0 */
     tell(&listing, "page", page, bytes / page, bytes);
     return TARN_OK;
 }

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The
- * fast paths use caches and kept spans; the rest ends a block under the lock of its heap. */
+ * fast paths use caches and kept spans. All other frees end a block under its heap's lock. */
 #include "base/status.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
@@ -30,15 +30,16 @@ static bool free_remotely(uintptr_t address)
     struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* the pool must not end with its last block before the
-                                               free is counted */
+        atomic_fetch_add(&pool->visits, 1); /* keeps the pool until the free is counted, even if
+                                               this was its last block */
     trace_block(TRACE_free_remote, heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)
-        /* The heap may have ended with it */
+        /* The heap may have ended with the block. */
         counters_freed_and_completed(store->counters, NULL, size, requested, 0);
     else if (trace_is_on())
-        trace_lose(); /* another thread has just freed it: the trace has the free twice */
+        trace_lose(); /* another thread has freed it at the same time: the trace has the free
+                         twice */
     if (pool)
         atomic_fetch_sub(&pool->visits, 1);
     return given;
@@ -84,8 +85,8 @@ static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void
     return free_slowly(pointer, caller);
 }
 
-/* Frees a block that begins in the page of its address, that only its heap's stream has used, and
- * that nobody has to see: under its heap's lock, with no driver call. False if the caller must take
+/* Frees a block under its heap's lock, with no driver call. It must begin in the page of its
+ * address, be used only by its heap's stream, and be seen by no tool. False: the caller must take
  * the slow path. */
 static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t address)
 {
@@ -113,7 +114,7 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     return ends;
 }
 
-/* Frees a block under a short lock. */
+/* Frees a block under a short lock: keeps it, or puts it into the thread's hand. */
 static bool give_shortly(struct span *span, uintptr_t address)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
@@ -121,7 +122,7 @@ static bool give_shortly(struct span *span, uintptr_t address)
                                         : kept_give(span, address, thread_here);
 }
 
-/* A block with its own span, or NULL: span, under a short lock, or its heap's. */
+/* Frees a block with its own span; `span` is NULL if the page map does not name it. */
 static __attribute__((noinline)) tarn_status free_large(void *pointer, struct span *span,
                                                         void *caller)
 {
@@ -130,7 +131,7 @@ static __attribute__((noinline)) tarn_status free_large(void *pointer, struct sp
     return given ? TARN_OK : free_slowly(pointer, caller);
 }
 
-/* The fast path: page map, slab, slot, magazine. */
+/* The fast path. The steps are: page map, slab, slot, magazine. */
 tarn_status tarn_free(void *pointer)
 {
     struct thread *thread = thread_here;
@@ -142,8 +143,7 @@ tarn_status tarn_free(void *pointer)
                : free_traced(map_slab(entry), pointer, __builtin_return_address(0));
 }
 
-/* Ends a free that has failed: the block is live, and its end, which was announced, did not
- * come. */
+/* Undoes the announcement of a free that has failed: the block is still live. */
 static void block_unlock_refused(const struct block *block)
 {
     const struct store *store = block->heap->store;
@@ -155,7 +155,7 @@ static void block_unlock_refused(const struct block *block)
         announcer->block(block->start + block->front, block->requested, pool, tag);
 }
 
-/* Whether a stream is the heap's stream, so that it has the same order. */
+/* Whether a stream is the heap's own, so that both have the same order. */
 static bool is_own_stream(const struct heap *heap, const struct stream *stream)
 {
     return heap->stream == stream && !heap->retired;

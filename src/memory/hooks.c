@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones.
- * Owns nothing. */
+/* The beginning and the end of the memory layer, and the table `hooks` of functions that its lower
+ * rooms call. Owns nothing else. */
 #include "memory/settings/hooks.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
@@ -31,12 +31,12 @@ static void memory_shutdown(void)
         debug_shutdown(arena);
         pools_collect_all(arena);
         if (!arena_finish(arena))
-            device_keep_driver(); /* live blocks keep their memory */
+            device_keep_driver(); /* live blocks keep their memory, and need the driver */
     }
     debug_finish();
 }
 
-/* A graph may have ended in a thread of the driver, which could not. */
+/* Destroys pools whose last graph has ended in a thread of the driver, where no call is allowed. */
 static void collect_pools(void)
 {
     for (int i = 0; i < device_count(); i++) {
@@ -62,7 +62,7 @@ static void memory_lost(struct device *device)
 static void memory_thread_end(struct thread *thread)
 {
     if (atomic_load(&process_state) != PROCESS_RUNS)
-        return; /* a shutdown has closed the caches already */
+        return; /* a shutdown has already closed the caches */
     scopes_of_thread_end(thread);
     caches_of_thread_end(thread);
 }

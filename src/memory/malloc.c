@@ -55,10 +55,10 @@
 
 /* Allocation ----------------------------------------------------------------------------------- */
 
-/* What a thread can use again for its next request, without a look-up. */
+/* What a thread can use again for its next request. */
 struct used {
     struct heap *heap;
-    struct cache *cache; /* NULL if no slab served */
+    struct cache *cache; /* NULL: no slab served */
 };
 
 /* Turns a taken span into a block. */
@@ -70,7 +70,7 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
     span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->own = request->own;
-    if (span->own) /* after its free it is not kept for a block of the program */
+    if (span->own) /* so that a block of the program cannot get its span from the kept ones */
         atomic_store_explicit(&span->after, span->before = 0, memory_order_relaxed);
     span->uses = NULL;
     span_enter_locked(heap, span);
@@ -78,8 +78,8 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
     return span->start;
 }
 
-/* Gets a span that no free span of the zone serves: with `grow` from the ladder, otherwise from the
- * other zone. */
+/* Takes a span for a request that no free span of its zone serves: with `grow` by the ladder,
+ * otherwise from the other zone. */
 static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              bool grow, struct span **span)
 {
@@ -97,21 +97,21 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* A taken span that free memory of the heap serves, except the memory of a plan.
- * TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
+/* Takes a span from free memory of the heap, except from places of a plan.
+ * TARN_ERROR_OUT_OF_MEMORY, without a text, if none serves. */
 static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_t alignment,
                                            struct span **span)
 {
     enum zone_kind zone = zone_of(size);
     tarn_status status = span_take_locked(heap, zone, size, alignment, span);
-    /* As the ladder begins */
+    /* The ladder would try this first */
     if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting.blocks)
         status = span_take_aside_locked(heap, size, alignment, 0, span);
     return status;
 }
 
-/* A block with its own span. With `grow`, climbs the ladder if no free span serves. Without, the
- * request is another pool's, and no plan has it. */
+/* Allocates a block with its own span. With `grow`, climbs the ladder if no free span serves.
+ * Without, the request came from another pool, so no plan has it. */
 static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow,
                                     uintptr_t *address, size_t *size)
 {
@@ -143,8 +143,8 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* A taken span for a new slab; or NULL if blocks that waited for other streams have become free, so
- * that there may be a slot. */
+/* Takes a span for a new slab. NULL if blocks that waited for other streams have become free
+ * instead: then there may be a slot. */
 static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow,
                                   bool collect, struct span **span)
 {
@@ -159,7 +159,7 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
                : status;
 }
 
-/* A block in a slab of the thread's cache: a free slot, otherwise one of a new slab. */
+/* Allocates a block in a slab of the thread's cache: in a free slot, or in a new slab. */
 static tarn_status slab_block_alloc(struct cache *cache, const struct request *request, bool grow,
                                     uintptr_t *address)
 {
@@ -174,8 +174,7 @@ static tarn_status slab_block_alloc(struct cache *cache, const struct request *r
     return status;
 }
 
-/* A block of a heap, in a slab of the thread's cache or with its own span. TARN_ERROR_OUT_OF_MEMORY
- * without a text. */
+/* Allocates a block from a heap. TARN_ERROR_OUT_OF_MEMORY, without a text. */
 static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow,
                                     uintptr_t *address, size_t *size, struct used *used)
 {
@@ -191,14 +190,14 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* Rounds a request, with the red zones around it, by the rules of a store. In virtual memory, a
- * block that no slab serves has at least one page, so that no two blocks begin in the same page.
- * All blocks of a slab have front zones of the same size. */
+/* Rounds a request and its red zones by the rules of a store. In virtual memory a block that no
+ * slab serves has at least one page, so that no two blocks begin in one page. All blocks of a slab
+ * have front zones of one size. */
 static void request_round(const struct store *store, struct request *request)
 {
     size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
     const struct store_traits *kind = &store->kind;
-    /* Slabs belong to threads */
+    /* Slabs belong to threads, and their blocks to the program. */
     bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs;
     if (!kind->pieces) {
         request->size = config_round(memory_config(), whole);
@@ -233,7 +232,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     return found;
 }
 
-/* A block for a request; `used` receives what can serve again without a look-up. */
+/* Allocates a block. `used` receives what the thread's next request can use again. */
 static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
                                struct used *used)
 {
@@ -264,11 +263,11 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     return TARN_OK;
 }
 
-/* A caller's request. */
+/* A caller's request, before rounding. */
 struct asked {
-    size_t size, alignment; /* bytes; 0 is any alignment */
+    size_t size, alignment; /* bytes; alignment 0: any */
     tarn_tag tag;
-    bool own; /* the caller is the library */
+    bool own; /* the caller is tarn itself */
 };
 
 static tarn_status request_make(const struct asked *asked, struct request *request)
@@ -287,7 +286,7 @@ static tarn_status request_make(const struct asked *asked, struct request *reque
     return TARN_OK;
 }
 
-/* A block of a store, for a request that is not rounded yet. */
+/* Allocates a block of a store, after rounding the request. */
 static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request,
                             void **pointer, struct used *used)
 {
@@ -323,7 +322,8 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
     return status;
 }
 
-/* Ignores every scope. Uses the store from which the default pool allocates now. */
+/* Allocates from a store, whatever scopes are open; for the default pool's store, from the one that
+ * it allocates from now. */
 static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked,
                             void **pointer)
 {
@@ -338,8 +338,8 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
     if (store_is_default(store))
         store = store_default(store->arena);
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* an observer that is called meanwhile may release the
-                                               pool */
+        atomic_fetch_add(&pool->visits, 1); /* keeps the pool if an observer that is called
+                                               meanwhile releases it */
     if (!status)
         status = alloc_of(store, stream, &request, pointer, &used);
     if (pool)
@@ -374,7 +374,7 @@ tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id
     return status;
 }
 
-/* Forgets the routes that a thread remembers if `process_changes` has changed. Called before the
+/* Forgets the routes that the thread remembers, if `process_changes` has changed. Called before a
  * route is looked up. */
 static void memory_of_routes_renew(void)
 {
@@ -421,9 +421,10 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* A block with its own span from free memory of the heap that the thread used last; or 0: then the
- * caller takes the slow path, as where the route of requests may have changed since. One lock, no
- * driver call. A function of its own, so that the path of kept blocks saves fewer registers. */
+/* Allocates a block with its own span from free memory of the heap that the thread used last, under
+ * one lock, with no driver call. 0: the caller must take the slow path, also if the route of
+ * requests may have changed. A separate function, so that the path of kept blocks saves fewer
+ * registers. */
 static __attribute__((noinline)) uintptr_t
 take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
 {
@@ -443,19 +444,19 @@ take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t
     return address;
 }
 
-/* The same, but a kept block of the size is first, or one in the thread's hand, under a short
+/* The same, after trying a kept block of the size, or one in the thread's hand, under a short
  * lock. */
 static __attribute__((noinline)) uintptr_t take_large(struct heap *heap,
                                                       const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
     uintptr_t address = kept_take(heap, thread, size, requested);
-    if (!address && hands_are_open(heap)) /* then nothing is kept */
+    if (!address && hands_are_open(heap)) /* then the heap keeps nothing */
         address = hand_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }
 
-/* For sizes that no slab serves: the thread and its current heap. */
+/* The fast path for sizes that no slab serves. */
 static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the layers above need of tarn_malloc() and its kin past their public face. */
+/* What the layers above memory call that is not public. */
 #ifndef TARN_MEMORY_MALLOC_H
 #define TARN_MEMORY_MALLOC_H
 
@@ -14,14 +14,14 @@
  * receives the id of its pool. */
 struct own {
     struct stream *stream;
-    bool captured; /* the driver says that the stream captures */
+    bool captured; /* by the driver, the stream is capturing */
     tarn_tag tag;
 };
 tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool,
                              void **pointer);
 
-/* tarn_free() for a layer that gives its own blocks back during tarn_shutdown(), before the memory
- * layer is shut down. */
+/* tarn_free() for a layer that frees its blocks during tarn_shutdown(), before the memory layer is
+ * shut down. */
 tarn_status memory_free(void *pointer);
 
 #endif

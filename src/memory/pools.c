@@ -15,8 +15,7 @@
 
 #include <tarn/sleep.h>
 
-/* Adds and removes a caller's reference. After a removal, this function's caller also drops it from
- * `count`. False if there is none. */
+/* Adds a caller's reference. False if the pool has none any more. */
 static bool user_retain(struct pool *pool)
 {
     if (!pool_retain(pool))
@@ -41,8 +40,7 @@ static bool asks_for_plain(const tarn_pool_options *options)
            sizes->max_split || sizes->max_non_split_rounding;
 }
 
-/* A copy of the caller's options in the form of this version, and of what they point to. `sizes` is
- * always present. */
+/* The caller's options, converted to this version, with what they point to. */
 struct wanted {
     tarn_pool_options options;
     tarn_segment_sizes sizes;
@@ -101,7 +99,7 @@ static tarn_status check_options(const tarn_pool_options *options)
     return TARN_OK;
 }
 
-/* Applies its options to a new pool. */
+/* Applies the options to a new pool. */
 static void pool_configure(struct pool *pool, const tarn_pool_options *options)
 {
     struct store *store = &pool->store;
@@ -152,7 +150,8 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
                       device->properties.name);
     bool shared = options->exportable || options->registrable;
     if (shared && arena->plain && options->segments == TARN_SEGMENTS_DEFAULT)
-        wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have addresses now */
+        wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have given addresses
+                                                            meanwhile */
     if (shared && !device->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes",
                       number);
@@ -293,8 +292,7 @@ tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
                   : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
 }
 
-/* Bytes of the device that a trim of the default pool does not touch: those of pools with
- * references. */
+/* Bytes of a device that a trim of the default pool cannot free: those of pools with references. */
 static size_t reserved_by_others(struct arena *arena)
 {
     pools_collect(arena);
@@ -332,8 +330,7 @@ tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
     mutex_lock(&store->arena->lock);
     store->limit = bytes;
     if (store_is_default(store))
-        store->arena->uncached.limit = bytes; /* it serves instead of the default store while
-                                                 caching is off */
+        store->arena->uncached.limit = bytes; /* the store that serves while caching is off */
     mutex_unlock(&store->arena->lock);
     return TARN_OK;
 }

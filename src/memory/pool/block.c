@@ -18,8 +18,8 @@
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
-    while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the
-                                                          first */
+    while (span->next && span->next->start <= address) /* the entry is the page's first block;
+                                                          others follow */
         span = span->next;
     if (span->state != SPAN_BLOCK || address - span->start >= span->size ||
         !span_claim_locked(block->heap, span))
@@ -84,15 +84,15 @@ static struct heap *heap_of_entry(map_entry entry)
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* Returns the entry of a page with the lock of its heap held; 0, with nothing held, if the page has
- * no entry, or entries of more than one heap. An entry may change at any moment, so it is checked
- * again under the lock of the heap that it names. */
+/* Returns the entry of a page with the lock of its heap held. 0, with no lock held, if the page has
+ * no entry, or blocks of more than one heap. An entry may change at any moment, so it is read again
+ * under the lock. */
 static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
     for (map_entry entry = map_get(page); entry && entry != MAP_SHARED; entry = map_get(page)) {
         *heap = heap_of_entry(entry);
         if (!*heap)
-            continue; /* changed meanwhile */
+            continue; /* it has changed meanwhile */
         mutex_lock(&(*heap)->lock);
         if (map_get(page) == entry && heap_of_entry(entry) == *heap)
             return entry;
@@ -101,9 +101,8 @@ static map_entry page_lock(uintptr_t page, struct heap **heap)
     return 0;
 }
 
-/* Returns the last entry of the page map that begins at or before an address, or the first span of
- * the plain segment around it, with the lock of its heap held; 0, with nothing held, if there is
- * none. */
+/* Returns the last entry of the page map at or before an address, or the first span of the plain
+ * segment around it, with the lock of its heap held. 0, with no lock held: there is none. */
 static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
     const struct arena *arena = NULL;
@@ -122,7 +121,6 @@ static map_entry entry_lock(uintptr_t address, struct heap **heap)
     }
 }
 
-/* Finds the live block that holds an address, with the lock of its heap held then. */
 bool block_find_lock(uintptr_t address, struct block *block)
 {
     map_entry entry = entry_lock(address, &block->heap);
@@ -150,7 +148,7 @@ struct use *block_uses_of(const struct block *block)
 
 /* Freeing -------------------------------------------------------------------------------------- */
 
-/* If debug mode cannot get what it needs, the free still succeeds. */
+/* The free succeeds even if debug mode has no host memory for it. */
 static void debug_freed(struct block *block, bool look)
 {
     struct error_before before;
@@ -186,7 +184,7 @@ void block_free_locked(struct block *block, bool look)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
-        kept_flush_stack_locked(heap); /* the block may be the only one that it keeps */
+        kept_flush_stack_locked(heap); /* it may be the only block that the heap keeps */
         span_leave_map_locked(heap, block->span);
         span_give_locked(heap, block->span);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live blocks, looked up by address. A pointer is trusted only under the lock of the heap that the
- * page map names for it. */
+/* Live blocks, looked up by address. An entry of the page map is trusted only under the lock of the
+ * heap that it names. */
 #ifndef TARN_MEMORY_BLOCK_H
 #define TARN_MEMORY_BLOCK_H
 
@@ -13,15 +13,15 @@
 struct block {
     struct heap *heap;
     struct span *span;
-    struct slab *slab; /* NULL for a span of its own */
+    struct slab *slab; /* NULL: the block has its own span */
     unsigned slot;
     uintptr_t start;
     size_t size, requested; /* bytes */
-    size_t front;           /* bytes from the start to the caller's pointer; debug mode uses them */
+    size_t front;           /* bytes of debug mode's zone before the caller's pointer */
     bool ended;             /* it was freed */
 };
 
-/* The size that the caller may use. */
+/* Bytes that the caller may use. */
 static inline size_t block_usable(const struct block *block)
 {
     return block->front ? block->requested : block->size;
@@ -31,7 +31,7 @@ static inline size_t block_usable(const struct block *block)
  * pointer from a caller, use share/pointer.h. */
 bool block_find_lock(uintptr_t address, struct block *block);
 void block_unlock(const struct block *block);
-/* The same after a free. */
+/* The same, after the block was freed. */
 void block_unlock_freed(const struct block *block);
 
 /* The head of the list of a block's uses; NULL if the host has no memory for it. */
@@ -39,18 +39,18 @@ struct use **block_uses(struct block *block);
 /* The list of a block's uses. */
 struct use *block_uses_of(const struct block *block);
 
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look`
- * debug mode may make it wait too. */
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With
+ * `look`, debug mode may make it wait too. */
 void block_free_locked(struct block *block, bool look);
-/* Announces the end of a block before it is freed and its memory is reused. No lock is held. So a
- * thread that frees the block at the same time may announce it too, and if the free then fails for
- * lack of host memory, the block lives on although its end was announced. */
+/* Announces the end of a block to tools, before it is freed and its memory is reused. No lock held.
+ * So another thread that frees the block may announce it too. If the free then fails for lack of
+ * host memory, the block lives on although its end was announced. */
 void block_announce_end(const void *pointer);
 /* Frees a block at once, even if debug mode would check it first. False if no block begins
  * there. */
 bool block_free_now(void *pointer);
 
-/* Whether the driver wants to know which stream owns which memory. */
+/* Whether the host device's checker wants to know which stream owns which memory. */
 static inline bool blocks_are_watched(void)
 {
     return driver->checking && driver->checking();

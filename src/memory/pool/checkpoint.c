@@ -27,7 +27,7 @@ struct list {
 };
 
 struct checkpoint {
-    uint64_t id[2]; /* of the pool */
+    uint64_t id[2]; /* id of the pool */
     struct list list;
 };
 
@@ -37,7 +37,7 @@ static struct object_pool checkpoints = OBJECT_POOL_NAMED(struct checkpoint);
 struct collector {
     struct visitor visitor; /* first */
     struct list *list;
-    bool own; /* the library's blocks; otherwise the program's */
+    bool own; /* lists the library's blocks; otherwise the program's */
 };
 
 static void collect(struct visitor *visitor, const struct visited *visited)
@@ -335,13 +335,13 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
     const struct list *then = &checkpoint->list;
     debug_settles(&pool->store);
-    atomic_fetch_add(&pool->store.holds, 1); /* so that free memory here serves no other pool's
-                                                request meanwhile */
+    atomic_fetch_add(&pool->store.holds, 1); /* so that no other pool's request uses free memory
+                                                here meanwhile */
     status = list_make(&pool->store, false, &now);
     if (!status)
         status = list_make(&pool->store, true, &own);
     if (!status && changed)
-        status = list_copy(then, &told); /* the callback may destroy the checkpoint */
+        status = list_copy(then, &told); /* the callback below may destroy the checkpoint */
     if (!status)
         status = check_quiet(&pool->store, &now);
     if (!status)

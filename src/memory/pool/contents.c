@@ -16,16 +16,16 @@
 
 #define STAGES (2 * COPIERS_MOST) /* one chunk per thread, and as many for the device */
 
-/* Getting pinned memory takes about 0.25 ms per MiB. */
+/* Allocating pinned memory takes about 0.25 ms per MiB, so small contents are copied without. */
 struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = (size_t)4 << 20};
 
 struct kept {
     struct kept *next;
     uintptr_t start;
-    size_t size; /* 0: all of it was left out */
+    size_t size; /* 0: everything in it was left out */
     char *copy;
-    void *mapping; /* host memory that goes with this one, or NULL: the copy lies in the mapping of
-                      another */
+    void *mapping; /* the mapping that belongs to this entry; NULL: the copy is in another entry's
+                      mapping */
     size_t mapped; /* bytes */
 };
 
@@ -38,7 +38,7 @@ struct stage {
 
 struct staging {
     uintptr_t memory; /* pinned */
-    unsigned count;   /* of stages that have an event */
+    unsigned count;   /* stages that have an event */
     struct stage stages[STAGES];
 };
 
@@ -60,7 +60,7 @@ tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size
     return TARN_OK;
 }
 
-/* What lies behind the range becomes another stretch. */
+/* Leaves a range out. What is behind it becomes another entry. */
 static tarn_status kept_leave_out(struct kept *kept, uintptr_t start, uintptr_t end)
 {
     uintptr_t kept_end = kept->start + kept->size;
@@ -121,7 +121,7 @@ struct chunk {
     size_t size;
 };
 
-/* The next chunk of at most `most` bytes; false at the end. */
+/* Moves on to the next chunk, of at most `most` bytes. False at the end. */
 static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
 {
     while (walk->kept && walk->offset == walk->kept->size)
@@ -138,8 +138,8 @@ static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
 
 /* Staging -------------------------------------------------------------------------------------- */
 
-/* Gives the stages back; no copies are in progress. If the driver refuses memory, it stays for
- * another attempt. */
+/* Frees the stages. No copies are in progress. Memory that the driver does not take back is freed
+ * at the next attempt. */
 static void staging_free(struct contents *contents, struct device *device)
 {
     struct staging *staging = contents->staging;
@@ -173,14 +173,14 @@ static tarn_status staging_fill(struct staging *staging, struct device *device, 
     return device_note(device, status);
 }
 
-/* Allocates stages for `bytes`, at most two per thread; false if the driver has no pinned
+/* Allocates stages for `bytes`, at most two per thread. False if the driver has no pinned
  * memory. */
 static bool staging_create(struct contents *contents, struct device *device, size_t bytes,
                            unsigned threads)
 {
     struct error_before before;
     unsigned wanted = 2 * threads;
-    staging_free(contents, device); /* of an earlier change */
+    staging_free(contents, device); /* stages of an earlier change */
     if (contents->staging)
         return false;
     contents->staging = object_alloc(&staging_objects);
@@ -209,13 +209,14 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
     return driver->event_record(device->number, stage->copied, device->legacy->native);
 }
 
-/* The device copies a chunk into its stage while the copiers copy earlier chunks out of theirs. */
+/* Copies out: the device copies a chunk into its stage while the copiers empty stages of earlier
+ * chunks. */
 static tarn_status staged_out(struct contents *contents, struct device *device,
                               struct staging *staging, struct copiers *copiers)
 {
     struct walk walk = {contents->kept, 0};
     struct chunk chunk;
-    struct stage *before = NULL; /* the device copies it */
+    struct stage *before = NULL; /* the stage that the device copies into */
     tarn_status status = TARN_OK;
     for (size_t n = 0; !status; n++) {
         struct stage *stage = NULL;
@@ -238,7 +239,7 @@ static tarn_status staged_out(struct contents *contents, struct device *device,
     return status;
 }
 
-/* The copiers fill stages, and are half of them ahead of the device. */
+/* Copies back: the copiers fill stages, up to half of them ahead of the device. */
 static tarn_status staged_back(struct contents *contents, struct device *device,
                                struct staging *staging, struct copiers *copiers)
 {
@@ -268,7 +269,7 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
     return status;
 }
 
-/* False if there is no pinned memory or no thread for it. */
+/* Copies through stages. False if there is no pinned memory, or no thread. */
 static bool copy_staged(struct contents *contents, struct device *device, bool back,
                         tarn_status *status)
 {
@@ -300,7 +301,7 @@ static tarn_status copy_plainly(struct contents *contents, const struct device *
 
 /* The calls ------------------------------------------------------------------------------------ */
 
-/* They are the legacy stream's. */
+/* The copies are on the legacy stream. */
 static const char what_copies[] = "a copy of a pool's contents";
 
 static void copies_have_ended(struct contents *contents, struct device *device)

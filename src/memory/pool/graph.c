@@ -13,15 +13,15 @@
 #include "memory/pool/pool.h"
 #include "memory/settings/hooks.h"
 
-/* What a graph holds. Listed until the driver has said that the graph is gone; then whoever adds or
- * looks takes it out. */
+/* What a graph holds. It stays in the list until the driver says that the graph has ended. Then the
+ * next thread that adds to the list or searches it takes it out. */
 struct graph_hold {
     struct graph_hold *next; /* holds_lock */
     driver_graph graph;
     struct pool *pool;
     uint64_t id[2]; /* of the pool */
     int device;
-    struct pinned_keeper *pinned; /* of a capture that used pinned memory */
+    struct pinned_keeper *pinned; /* keeper of the pinned memory that its capture used; or NULL */
     atomic_bool ended;
 };
 
@@ -29,14 +29,15 @@ static mutex holds_lock = MUTEX_INITIALIZER(LOCK_GRAPH_HOLDS);
 static struct graph_hold *holds; /* holds_lock */
 static struct object_pool hold_objects = OBJECT_POOL(struct graph_hold);
 
-/* Runs in a thread of the driver, so it makes no calls and takes no lock. */
+/* Runs in a thread of the driver: makes no calls and takes no lock. */
 static void graph_ended(void *argument)
 {
     struct graph_hold *hold = argument;
     struct pool *pool = hold->pool;
     if (hold->pinned)
         pinned_capture_over(hold->pinned);
-    atomic_store_explicit(&hold->ended, true, memory_order_release); /* it is another's from here */
+    atomic_store_explicit(&hold->ended, true, memory_order_release); /* from here on another thread
+                                                                        may free it */
     pool_hold_end(pool);
 }
 
@@ -53,8 +54,8 @@ static void sweep_locked(void)
     }
 }
 
-/* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it;
- * `pinned` may be NULL. */
+/* Gives the reference and hold of a capture to its graph, with the keeper of its pinned memory,
+ * which may be NULL. */
 static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, int device,
                              driver_graph graph)
 {
@@ -72,7 +73,7 @@ static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, in
     holds = hold;
     mutex_unlock(&holds_lock);
     tarn_status status = driver->graph_hold(device, graph, graph_ended, hold);
-    if (status) /* it is not called */
+    if (status) /* the driver will not call graph_ended() */
         atomic_store_explicit(&hold->ended, true, memory_order_release);
     return device_note(device_at(device), status);
 }
@@ -117,7 +118,7 @@ tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
     return status;
 }
 
-/* The pool of a capture on a stream, with a reference: the caller's pool, or a new one. */
+/* The pool for a capture, with a reference: the caller's pool, or a new one. */
 static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct pool **pool)
 {
     struct arena *arena = NULL;
@@ -157,7 +158,8 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
         status = stream_find(stream, thread_device(), &found);
     if (status)
         return status;
-    if (stream_awaits_end(found)) /* before the scope, because the capture shares it */
+    if (stream_awaits_end(found)) /* asked before the scope is opened, because the capture shares
+                                     the scope */
         return failed(TARN_ERROR_CAPTURE,
                       "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
@@ -166,7 +168,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
         return status;
     error_attempt_begin(&before);
     heaps_learn(found);
-    stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it
+    stream_prove(found, (unsigned)(stream >> 32)); /* the caller will capture on it now, so it
                                                       exists */
     scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
@@ -177,13 +179,13 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
         struct pinned_keeper *pinned = NULL;
         if (status)
             pool_let_go(scope_end_capture(found, &pinned));
-        if (pinned) /* another thread was quick to use some */
+        if (pinned) /* another thread has used some already */
             pinned_capture_leave(pinned);
     }
     if (status)
         atomic_fetch_sub(&pool->store.holds, 1);
     struct arena *arena = pool->store.arena;
-    pool_let_go(pool); /* now only the scope has a reference, if it was opened */
+    pool_let_go(pool); /* now at most the scope has a reference */
     pools_collect(arena);
     return status;
 }

@@ -7,13 +7,12 @@
 
 #include "device/stream.h"
 
-/* Called when a known capture has ended, with its graph, or NULL if there is none. On failure the
- * caller destroys the graph, because its memory is not held. */
+/* Call when a known capture has ended, with its graph, or NULL if there is none. On failure the
+ * graph does not hold its memory, and the caller destroys it. */
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph);
 
-/* Called with the caller's graph of an announced capture that is about to end. The graph gets its
- * own reference and hold on the capture's pool, if there is one, so the capture may end. On failure
- * nothing has changed. */
+/* Call with the caller's graph before an announced capture ends. The graph gets its own reference
+ * and hold on the capture's pool, if there is one. On failure nothing has changed. */
 tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph);
 
 /* Whether a graph holds a pool of a device, as far as tarn knows. */

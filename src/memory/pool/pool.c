@@ -23,7 +23,7 @@ static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
 
 #define COLLECTED_AT_ONCE \
-    16 /* pools left behind that a call tries to destroy: there may be many that have live blocks */
+    16 /* pools left behind that one call tries to destroy: many may have live blocks */
 
 bool pool_retain(struct pool *pool)
 {
@@ -35,14 +35,14 @@ bool pool_retain(struct pool *pool)
 
 void pool_let_go(struct pool *pool)
 {
-    struct arena *arena = pool->store.arena; /* the pool may be gone two lines below */
+    struct arena *arena = pool->store.arena; /* the pool may end two lines below */
     atomic_fetch_add(&arena->let_go, 1);
     atomic_fetch_add(&arena->pools_ended, 1);
     if (atomic_fetch_sub(&pool->count, 1) != 1) {
         atomic_fetch_sub(&arena->pools_ended, 1);
         return;
     }
-    struct store *store = &pool->store; /* stays until it is taken from the stack */
+    struct store *store = &pool->store; /* valid until it is taken from the stack */
     store->next_ended = atomic_load(&arena->ended);
     while (!atomic_compare_exchange_weak(&arena->ended, &store->next_ended, store))
         ;
@@ -59,7 +59,8 @@ bool pool_hold(struct pool *pool)
 void pool_hold_end(struct pool *pool)
 {
     pool_let_go(pool);
-    atomic_fetch_sub(&pool->store.holds, 1); /* last: a pool that is held stays, and its arena */
+    atomic_fetch_sub(&pool->store.holds, 1); /* last: the pool and its arena exist while it is
+                                                held */
 }
 
 tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **result)
@@ -213,8 +214,9 @@ static bool unlink_store(struct arena *arena, struct store *store)
     return unvisited;
 }
 
-/* Whether a store has no memory, and no request in progress could give it some. Without references
- * no request begins: code that looks for spare memory increments `visits` under the same lock. */
+/* Whether a store has no memory, and no request in progress can give it some. A pool without
+ * references gets no new requests: a search for spare memory increments `visits` under the same
+ * lock. */
 static bool is_over(struct store *store)
 {
     mutex_lock(&store->arena->lock);
@@ -223,18 +225,17 @@ static bool is_over(struct store *store)
     return over;
 }
 
-/* Moves a pool that was left behind and has no memory from its lists to `dead`. Caller holds
- * `collecting`. */
+/* Moves a pool that was left behind and has no memory to `dead`. The caller holds `collecting`. */
 static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
     if (!pool_suspension_end(pool))
-        return; /* later, then */
+        return; /* a later call tries again */
     (void)store_take(&arena->store, store, SIZE_MAX);
     if (!is_over(store) || !heaps_give_up(store))
         return;
     if (!moves_bar_try(arena))
-        return; /* a request may be using it; try again later */
+        return; /* a request may be using it: a later call tries again */
     bool unlinked = unlink_store(arena, store);
     moves_unbar(arena);
     if (!unlinked)
@@ -283,7 +284,7 @@ static void leave_behind(struct store *store)
     process_changed();
 }
 
-/* From now on pools_collect() tries to destroy it. */
+/* Adds it to those that pools_collect() tries to destroy. */
 static void left_push(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -296,7 +297,7 @@ static void left_push(struct arena *arena, struct store *store)
     mutex_unlock(&arena->lock);
 }
 
-/* Leaves a pool without references behind, and returns its id. False if there is none. */
+/* Leaves one pool without references behind, and returns its id. False if there is none. */
 static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
 {
     bool found = false;
@@ -307,7 +308,7 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
         if (!store)
             break;
         arena->ended_taken = store->next_ended;
-        found = !atomic_load(&store->left_behind); /* a shutdown may have done it */
+        found = !atomic_load(&store->left_behind); /* a shutdown may have left it behind */
         if (found)
             leave_behind(store);
         *id = (tarn_pool_id){store->id[0], store->id[1]};
@@ -317,7 +318,7 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
     return found;
 }
 
-/* The next in turn of those that are left behind. Caller holds `collecting`, so it stays. */
+/* The next pool left behind, in turn. The caller holds `collecting`, so it stays in the list. */
 static struct store *left_next(struct arena *arena)
 {
     mutex_lock(&arena->lock);
@@ -327,7 +328,7 @@ static struct store *left_next(struct arena *arena)
     return store;
 }
 
-/* Tries to destroy at most `most` of those that are left behind, in turn. */
+/* Tries to destroy at most `most` pools left behind, in turn. */
 static void collect(struct arena *arena, unsigned most)
 {
     tarn_pool_id id;
@@ -371,7 +372,7 @@ void pools_leave_behind(struct arena *arena)
         if (pool->prepared)
             pool_sleep_cancel(pool);
         if (atomic_load(&store->holds))
-            continue; /* a graph may still run, and will report its end */
+            continue; /* a graph may still run, and its end will be reported */
         bool ends = atomic_exchange(&pool->count, 0);
         if (!atomic_load(&store->left_behind))
             leave_behind(store);
@@ -386,7 +387,7 @@ void pools_leave_behind(struct arena *arena)
 void pool_release(struct pool *pool)
 {
     struct arena *arena = pool->store.arena;
-    atomic_fetch_add(&pool->visits, 1); /* keeps the object for the code below */
+    atomic_fetch_add(&pool->visits, 1); /* keeps the pool for the lines below */
     pool_let_go(pool);
     pools_collect(arena);
     if (atomic_load(&pool->store.left_behind))
@@ -397,7 +398,8 @@ void pool_release(struct pool *pool)
 
 /* Requests ------------------------------------------------------------------------------------- */
 
-/* A graph's launches write to memory that its capture has freed, so that is not spare memory. */
+/* Whether the default pool may use free memory of a pool. Not if a graph holds the pool: its
+ * launches write to memory that its capture has freed. */
 static bool is_spare(struct store *store)
 {
     const struct pool *pool = pool_of_store(store);

@@ -22,26 +22,28 @@ struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
     atomic_uint count;          /* references: of users, scopes, captures, graphs */
-    atomic_uint users;          /* of these, the ones that callers may release */
-    atomic_uint held;           /* ... and the ones that they may unhold */
-    atomic_uint visits;         /* requests in progress: they keep the object, not the pool */
+    atomic_uint users;          /* references that callers may release */
+    atomic_uint held;           /* references that callers may unhold */
+    atomic_uint visits;         /* requests in progress: they keep the object, but the pool may
+                                   end */
     bool use_on_oom;            /* constant */
-    atomic_int state;           /* tarn_pool_state; suspend.c */
-    struct contents contents;   /* of the thread that changes the state */
-    bool prepared, keeps;       /* likewise: a sleep has begun, and whether it keeps contents */
-    struct taken *taken;        /* likewise: memory that a sleep in progress has unmapped */
-    atomic_uint tag;            /* tarn_tag, by which a sleep selects pools */
-    struct pinned_pool *pinned; /* of its captures; scopes_lock. NULL until first needed */
+    atomic_int state;           /* tarn_pool_state (suspend.c) */
+    struct contents contents;   /* used by the thread that changes the state */
+    bool prepared, keeps;       /* likewise: a sleep has begun; it keeps contents */
+    struct taken *taken;        /* likewise: memory that the sleep has unmapped */
+    atomic_uint tag;            /* tarn_tag by which a sleep selects pools */
+    struct pinned_pool *pinned; /* pinned memory of its captures; NULL until needed; scopes_lock */
 };
 
-/* NULL for the arena's own stores: those of the default pool, and that of imported memory. */
+/* The pool of a store. NULL for the arena's own stores: those of the default pool, and of imported
+ * memory. */
 static inline struct pool *pool_of_store(struct store *store)
 {
     return store_has(store, STORE_OF_POOL) ? (struct pool *)store : NULL;
 }
 
-/* The pool that a caller names in a public call: a private one, or the default pool of a device,
- * which is the arena's own store and has no references. */
+/* The store of the pool that a caller names: a private pool, or a device's default pool, which is a
+ * store of the arena and has no references. */
 static inline struct store *store_of_public(tarn_pool *pool)
 {
     return (struct store *)pool;
@@ -52,53 +54,57 @@ static inline struct pool *pool_of_public(tarn_pool *pool)
     return (struct pool *)pool;
 }
 
-/* Adds a reference. False if there is none left: the pool is gone. */
+/* Adds a reference. False if the last one is gone, and the pool with it. */
 bool pool_retain(struct pool *pool);
-/* Drops a reference, from any thread, also a thread of the driver: makes no call and takes no
- * lock. */
+/* Drops a reference. Makes no call and takes no lock, so any thread may call it, also one of the
+ * driver. */
 void pool_let_go(struct pool *pool);
 /* Drops a reference, and collects the pool if that was the last one. */
 void pool_release(struct pool *pool);
-/* For a capture or graph that uses the addresses: adds a reference and holds the store;
+/* For a capture or graph that uses the pool's addresses: adds a reference and holds the store.
  * pool_hold_end() undoes both, from any thread. */
 bool pool_hold(struct pool *pool);
 void pool_hold_end(struct pool *pool);
 
-/* Creates a pool of a device, with one reference; for a graph its id is (n, 0). Nobody else finds
- * it before its creator has set its options and calls pool_begin(). */
+/* Creates a pool with one reference. The id of a pool for a graph is (n, 0). No other code finds
+ * the pool before its creator has set its options and calls pool_begin(). */
 tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **pool);
 void pool_begin(struct pool *pool);
 
-/* The start of a public call on a pool: the process may use tarn, and `pool` is one, or also a
- * device's default pool. */
+/* Begins a public call on a pool: checks the process, and that `pool` is a pool; the second one
+ * also accepts a device's default pool. */
 tarn_status pool_check(tarn_pool *pool);
 tarn_status pool_check_any(tarn_pool *pool);
 
-/* The pool of an id, or NULL. Arena lock. */
+/* The pool with an id, or NULL. Arena lock. */
 struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id);
 
-/* Leaves pools without references behind, and destroys those that have nothing left: a few in turn,
- * or all. At the shutdown of a device: leaves all pools behind that no graph holds, also those with
- * references. */
+/* Leaves pools without references behind, and tries to destroy a few of those left behind, in
+ * turn. */
 void pools_collect(struct arena *arena);
+/* The same, but tries all of them. */
 void pools_collect_all(struct arena *arena);
+/* For the shutdown of a device: leaves all pools behind that no graph holds, also those with
+ * references. */
 void pools_leave_behind(struct arena *arena);
 
-/* Releases what a suspended pool has when no caller can resume it any more: addresses without live
+/* Frees what a suspended pool has, when no caller can resume it any more: addresses without live
  * blocks, and contents. False if another thread is changing the pool, or copies of its contents may
- * be in progress: then its memory stays. */
+ * be in progress; then everything stays. */
 bool pool_suspension_end(struct pool *pool);
-/* A suspend in steps, for a sleep of several pools. `prepare` does everything that comes before
- * memory is unmapped. A prepared pool serves no requests; it has its memory and, with `keep`, a
- * copy of its contents. If `prepare` fails, the pool runs, or, if pool_sleep_is_in_part() says so,
- * is suspended in part as by tarn_pool_suspend(). `unmap` unmaps the memory, and on failure maps it
- * back; `put_back` undoes an unmap, with the contents. `release` ends the suspend: the pool is
- * suspended afterwards, whatever `release` returns. `cancel` undoes a prepare and cannot fail. The
- * caller bars captures and holds a reference to the pool, which has no plain segments. Anchored
- * memory makes a prepare fail with TARN_ERROR_BUSY, and `refuse_anchored` likewise. With
- * `anchored_too` a prepare accepts it: then `refuse_anchored` comes before the unmap. `waited` is
- * false at first, and the same for all pools of a device that a call prepares or unmaps, so that
- * the device is waited for once. */
+/* A suspend in steps, for a sleep of several pools. The caller bars captures and holds a reference
+ * to the pool, which has no plain segments.
+ *
+ * - prepare: does everything that comes before memory is unmapped. A prepared pool serves no
+ *   requests. It still has its memory and, with `keep`, a copy of its contents. If it fails, the
+ *   pool runs, or is suspended in part if pool_sleep_is_in_part() says so. Anchored memory fails it
+ *   with TARN_ERROR_BUSY, unless `anchored_too`: then call `refuse_anchored` before `unmap`.
+ *   `waited` is false at first, and shared by all pools of a device in one call, so that the device
+ *   is waited for once.
+ * - unmap: unmaps the memory. On failure maps it back.
+ * - put_back: undoes an unmap, with the contents.
+ * - release: ends the suspend. The pool is suspended afterwards, whatever is returned.
+ * - cancel: undoes a prepare. Cannot fail. */
 tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited);
 tarn_status pool_sleep_refuse_anchored(struct pool *pool);
 void pool_sleep_cancel(struct pool *pool);
@@ -111,67 +117,67 @@ static inline bool pool_sleep_is_in_part(struct pool *pool)
     return !pool->prepared && (state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED);
 }
 
-/* Unmaps the memory that a suspend failed to unmap; it stays with the store. */
+/* Unmaps memory that a suspend failed to unmap. The memory stays with the store. */
 void pool_suspension_complete(struct pool *pool);
 
 /* A live block and its heap. */
 struct visited {
-    tarn_pool_block block; /* first: ordered by it */
+    tarn_pool_block block; /* first member, for sorting */
     struct heap *heap;
-    size_t front; /* bytes of it that debug mode uses */
+    size_t front; /* bytes of debug mode's zone before the caller's pointer */
     tarn_tag tag;
-    bool used;                   /* by other streams */
-    bool own;                    /* the library's */
-    const struct stream *stream; /* of the heap, whoever leases it */
+    bool used;                   /* other streams use it */
+    bool own;                    /* it belongs to the library */
+    const struct stream *stream; /* the heap's stream, whatever its lease */
     unsigned incarnation;
 };
 
-/* Calls `visit` for each live block of a store, under the lock of its heap; and returns the part of
- * a block that the caller may use. */
+/* The part of a block that the caller may use. */
 tarn_pool_block block_of_caller(const struct visited *visited);
 struct visitor {
     void (*visit)(struct visitor *visitor, const struct visited *visited);
     size_t count, room;
     tarn_pool_block *blocks;
 };
+/* Calls `visit` for each live block of a store, under the lock of its heap. */
 void visit_blocks(struct store *store, struct visitor *visitor);
 int block_order(const void *a, const void *b); /* by address, for qsort() */
 
-/* The next pool after `pool` (NULL starts) that serves requests of the default pool's heap which
- * would otherwise fail. Its `visits` is incremented until the next call. */
+/* The next pool after `pool` (NULL starts) whose free memory may serve a request of the default
+ * pool that would otherwise fail. Its `visits` is incremented until the next call. */
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);
 
 /* Where a request for a stream is routed. */
 struct route {
     struct store *store;
-    struct pool *visited; /* by route_of(), until route_end() */
-    bool holds_on;        /* the next request goes there too, until `process_changes` or the
+    struct pool *visited; /* set by route_of(), until route_end() */
+    bool holds_on;        /* the next request has the same route, until `process_changes` or the
                              thread's scopes change */
 };
 tarn_status route_of(struct stream *stream, struct route *route);
-/* The same, but ignores the scopes of the program: routes to the default pool, or with `captured`
- * to the pool of the capture that the stream takes part in, if that has one. */
+/* As route_of(), but ignores scopes. The route is the default pool; with `captured`, the pool of
+ * the capture that the stream takes part in, if there is one. */
 tarn_status route_past_scopes(struct stream *stream, bool captured, struct route *route);
 void route_end(const struct route *route);
 
-/* A thread ends: it leaves its scopes. */
+/* Leaves all scopes of a thread that ends. */
 void scopes_of_thread_end(struct thread *thread);
-/* Opens a scope for the streams of a capture that is about to begin on `stream`, `announced` by a
- * caller that begins it; and ends it. The end returns the pool with the scope's reference, or NULL
- * if there was no scope. */
+/* Opens a scope for the streams of a capture that is about to begin on `stream`. `announced`: the
+ * program begins the capture itself. */
 tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced,
                                 tarn_scope *scope);
+/* Ends it. Returns the pool with the scope's reference; NULL: there was no scope. */
 struct pool *scope_end_capture(const struct stream *stream, struct pinned_keeper **pinned);
-/* The pool of such a scope, with one more reference and hold, as pool_hold() adds them, while the
- * capture cannot end. NULL if there is none. */
+/* The pool of the scope of a stream's capture, with one more reference and hold (pool_hold()); NULL
+ * if there is none. The capture cannot end meanwhile. */
 struct pool *scope_capture_hold(const struct stream *stream, struct pinned_keeper **pinned);
-/* The pinned memory of the capture that a stream takes part in, retained, or NULL. */
+/* The pinned memory of the capture that a stream takes part in, retained; or NULL. */
 struct pinned_pool *scope_pinned(struct stream *stream);
-/* What keeps the pinned memory that the capture uses, retained, or NULL. The end of the scope, or a
- * hold, returns it too, for its graph. */
+/* The keeper of that pinned memory, retained; or NULL. The end of the scope, and
+ * scope_capture_hold(), return it too, for the graph. */
 struct pinned_keeper *scope_pinned_keeper(struct stream *stream);
-/* Before a capture begins to use the pool: pinned memory that earlier ones have left is free if
- * their graphs have ended. */
+/* Before a capture begins to use the pool: frees pinned memory of its earlier captures whose graphs
+ * have ended. */
 void scope_settle_pinned(struct pool *pool);
 
 #endif

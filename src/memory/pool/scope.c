@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the open scopes and each thread's list of the scopes that it is in. `scopes_lock` protects
- * all of it except the links of a thread's list, which only that thread reads. A scope lives while
- * it is open or a thread is in it. Newer scopes have larger values.
+/* Owns the open scopes, and each thread's list of the scopes that it is in. `scopes_lock` protects
+ * everything except the links of a thread's list, which only that thread reads. A scope exists
+ * while it is open or a thread is in it. Newer scopes have larger values.
  *
- * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the
- * whole device, and of the capture that its stream takes part in, which is found by the driver's
- * number of that capture. */
+ * A request looks only at scopes that may apply to it: of its thread, of its stream, of the whole
+ * device, and of the capture that its stream takes part in, which it finds by the driver's number
+ * of that capture. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -24,46 +24,47 @@ struct scope {
     tarn_scope value;
     int kind, device;
     atomic_bool open;
-    unsigned threads;      /* the threads in it, if these keep it open */
+    unsigned threads;      /* threads that are in it, if these keep it open */
     struct pool *pool;     /* with a reference while the scope is open; NULL: the default pool */
     struct thread *thread; /* thread scopes: the thread that began it; NULL when that has ended */
     struct stream *stream; /* stream and capture scopes: the stream */
-    tarn_stream named;     /* the same, of its lease */
-    bool announced;        /* capture scopes: the caller begins the capture */
+    tarn_stream named;     /* the same, as the value of its lease */
+    bool announced;        /* capture scopes: the program begins the capture itself */
     struct pinned_keeper
-        *pinned;      /* capture scopes: what keeps the pinned memory that it uses; NULL until first
+        *pinned;      /* capture scopes: the keeper of the pinned memory that it uses; NULL until
                          needed */
-    uint64_t capture; /* capture scopes: the driver's number of the capture, as it was last asked;
-                         0: not known */
+    uint64_t capture; /* capture scopes: the driver's number of the capture, when last asked; 0:
+                         unknown */
 
-    /* While it is open. */
+    /* In the trees of open scopes. */
     struct tree_node by_value, by_place, by_capture;
     bool placed;                   /* it is in the tree `by_place` */
-    struct scope *older, *newer;   /* of the same stream, or of the whole device */
+    struct scope *older, *newer;   /* scopes of the same stream, or of the whole device */
     struct scope *next, *previous; /* in the list `unsure` */
     bool is_unsure;
 };
 
 /* A thread's membership in a scope. */
 struct joined {
-    struct joined *next; /* older */
+    struct joined *next; /* the next older one */
     struct scope *scope;
     tarn_scope since; /* the newest scope when the thread joined */
 };
 
 static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
-static struct tree by_value;                   /* the open ones */
-static struct tree by_place;                   /* the same, by what may be open only once */
-static struct tree by_capture;                 /* capture scopes, by the number of the capture,
-                                                  where that is known */
-static struct scope *unsure;                   /* capture scopes of which it may change: not known
-                                                  yet, or announced */
-static struct scope *of_all[TARN_MAX_DEVICES]; /* TARN_SCOPE_ALWAYS: the newest */
+static struct tree by_value;                   /* open scopes by value */
+static struct tree by_place;                   /* open scopes by place (place_order()) */
+static struct tree by_capture;                 /* open capture scopes whose number is known, by
+                                                  number */
+static struct scope *unsure;                   /* open capture scopes whose number may change:
+                                                  unknown, or announced */
+static struct scope *of_all[TARN_MAX_DEVICES]; /* per device: the newest open scope of kind
+                                                  TARN_SCOPE_ALWAYS */
 static tarn_scope last_value, last_capture;    /* of the newest scope; of the newest capture
                                                   scope */
-static atomic_uint shared_scopes;              /* open ones that are not thread scopes */
-static atomic_uint capture_scopes;             /* of those, capture scopes: streams join these
-                                                  without calling tarn */
+static atomic_uint shared_scopes;              /* number of open scopes other than thread scopes */
+static atomic_uint capture_scopes;             /* number of open capture scopes, which streams can
+                                                  join without calling tarn */
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 
@@ -83,8 +84,8 @@ static bool value_is_from(const struct tree_node *node, uint64_t value)
     return BY_VALUE(node)->value >= value;
 }
 
-/* What may be open only once: a pool's scope of a kind for a stream, a thread or a device; and for
- * a stream, a capture of any pool. */
+/* The order of places. At one place only one scope may be open: of a pool, a kind and a stream,
+ * thread or device; and of a stream, one capture of any pool. */
 static int place_order(const struct scope *a, const struct scope *b)
 {
     if (a->kind != b->kind)
@@ -115,8 +116,8 @@ static bool is_open_locked(const struct scope *like)
     return node != NULL;
 }
 
-/* By the capture, then by age: that of an announced scope is as old as the last question, so two
- * may have the same. */
+/* By capture, then by age. The number of an announced scope may be out of date, so two may have the
+ * same. */
 static bool capture_is_before(const struct tree_node *a, const struct tree_node *b)
 {
     const struct scope *x = BY_CAPTURE(a), *y = BY_CAPTURE(b);
@@ -147,7 +148,8 @@ static void unsure_end_locked(struct scope *scope)
         scope->next->previous = scope->previous;
 }
 
-/* The list of the place where a scope applies; NULL for a thread's. */
+/* The newest scope of the list that a scope belongs to; NULL for a thread scope, which is in
+ * none. */
 static struct scope **newest_of(const struct scope *scope)
 {
     if (scope->kind == TARN_SCOPE_THREAD)
@@ -224,7 +226,7 @@ static tarn_status ask(const struct stream *stream, struct driver_capture *captu
     return gone ? TARN_OK : status;
 }
 
-/* Asks the driver about the captures of which it is not known, or may have changed. */
+/* Asks the driver for the numbers of the scopes in `unsure`. */
 static tarn_status ask_unsure_locked(void)
 {
     tarn_status status = TARN_OK;
@@ -253,7 +255,7 @@ static struct scope *find_by_capture_locked(uint64_t capture, int device)
 }
 
 /* The scope of the capture that a stream takes part in, or NULL. Fails if the driver does not
- * answer: otherwise the graph could use memory of a pool that it does not hold. */
+ * answer, because the graph could otherwise use memory of a pool that it does not hold. */
 static tarn_status capture_scope_locked(const struct stream *stream, struct scope **scope)
 {
     struct driver_capture own = {0};
@@ -273,7 +275,7 @@ static tarn_status capture_scope_locked(const struct stream *stream, struct scop
     return status;
 }
 
-/* The newest stream scope of a stream, for whoever leases it now, or NULL. */
+/* The newest stream scope of a stream's present lease, or NULL. */
 static const struct scope *stream_scope_locked(const struct stream *stream)
 {
     const struct scope *scope = stream->scopes;
@@ -395,7 +397,7 @@ static void tell(enum trace_kind kind, const struct scope *scope)
     trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
 }
 
-/* Whether pinned memory asks for the captures of streams. */
+/* Turns on or off that pinned memory asks which capture a stream takes part in. */
 static void route_pinned(bool asks)
 {
     atomic_store(&upper_hooks.pinned_route, asks ? scope_pinned : NULL);
@@ -416,8 +418,8 @@ static void close_locked(struct scope *scope)
 }
 
 /* Ends the thread's newest membership. If it was the last thread in a scope that no other thread
- * can end, the scope ends too. Returns a scope that can be freed, and the pool of a scope that
- * ended: the caller drops its reference, without the lock. */
+ * can end, the scope ends too. Returns a scope to free, and the pool of a scope that ended; the
+ * caller drops its reference without the lock. */
 static struct scope *leave_locked(struct thread *thread, struct joined **joined, struct pool **pool)
 {
     *joined = thread->joined;
@@ -425,7 +427,7 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined,
     thread->joined = (*joined)->next;
     thread_forget_caches(thread);
     if (scope->thread == thread) {
-        displace_locked(scope); /* another thread may have the same address later */
+        displace_locked(scope); /* a later thread may have the same address */
         scope->thread = NULL;
     }
     bool last = --scope->threads == 0;
@@ -566,7 +568,7 @@ tarn_status tarn_scope_end(tarn_scope value)
         return status;
     struct joined *joined = NULL;
     struct scope *gone = NULL;
-    struct pool *pool = NULL, *ended = NULL; /* `ended` stays: it is closed already */
+    struct pool *pool = NULL, *ended = NULL; /* `ended` stays NULL: that scope is closed already */
     mutex_lock(&scopes_lock);
     struct scope *scope = find_locked(value);
     if (!scope || scope->kind == SCOPE_CAPTURE)
@@ -719,7 +721,7 @@ struct pinned_pool *scope_pinned(struct stream *stream)
         mutex_unlock(&scopes_lock);
         if (!pool)
             break;
-        /* Without one the default pool serves, which also keeps memory of captures */
+        /* Without a keeper the default pool serves; it also keeps memory of captures. */
         if (!found && attempt == 0) {
             struct error_before before;
             error_attempt_begin(&before);

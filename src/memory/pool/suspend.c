@@ -2,11 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Suspends and resumes pools. While a pool changes or is suspended, its store is marked: nothing is
- * allocated from it, and no other code maps or unmaps there. The runs of its heaps stay as they are
- * until the resume. Only this file changes what is mapped in them, in the thread that changes the
- * state. A resume first takes free addresses out of the runs, so that memory is needed only for
- * blocks; but a graph writes to free addresses too, so a pool that a graph holds gets back all that
- * it had. After a resume a run has other pieces, so contents that are kept are copied. */
+ * allocated from it, and no other code maps or unmaps there. The runs of its heaps stay. Only this
+ * file, in the thread that changes the state, changes what is mapped in them.
+ *
+ * A resume first takes free addresses out of the runs, so that only blocks need memory. But graphs
+ * write to free addresses too: a pool that a graph holds gets all its memory back. After a resume a
+ * run has other pieces, so kept contents are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -105,8 +106,7 @@ static tarn_status run_fill(struct store *store, struct run *run)
     return arena_access(arena, run->start, run->end - run->start);
 }
 
-/* A range of addresses whose memory was unmapped, and its pieces, the one at the highest address
- * first. */
+/* A range of addresses whose memory was unmapped, and its pieces, from the highest address down. */
 struct taken {
     struct taken *next;
     uintptr_t start;
@@ -146,7 +146,7 @@ static tarn_status empty_all(struct store *store, struct taken **list)
     return status;
 }
 
-/* Maps the pieces back at their addresses; pieces for which this fails stay unmapped. Returns the
+/* Maps the pieces back at their addresses. Those for which this fails stay unmapped. Returns the
  * first failure. */
 static tarn_status put_back(struct arena *arena, struct taken *list)
 {
@@ -176,8 +176,8 @@ static void taken_to_unmapped(struct store *store, struct taken *list)
     }
 }
 
-/* Gives the pieces back to the driver, and those that it did not unmap before; pieces that it
- * refuses stay unmapped. */
+/* Gives the pieces to the driver, and unmaps and gives those that an earlier call failed to unmap.
+ * What the driver refuses stays unmapped. */
 static tarn_status release_all(struct store *store, struct taken *list)
 {
     taken_to_unmapped(store, list);
@@ -212,9 +212,9 @@ static bool last_hole(const struct arena *arena, const struct span *span, uintpt
     return *start < *end;
 }
 
-/* Takes the granules of a free span that have no memory out of the heap, and drops the contents
- * that they had as blocks, because others may have them at once. A segment of a registrable pool
- * leaves as a whole, or stays. */
+/* Takes the granules of a free span that have no memory out of the heap. Drops the contents that
+ * they had as blocks, because other heaps may get the addresses at once. A segment of a registrable
+ * pool leaves as a whole, or stays. */
 static tarn_status span_give_up_locked(struct heap *heap, struct span *span,
                                        struct contents *contents)
 {
@@ -241,8 +241,8 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span,
     return TARN_OK;
 }
 
-/* From the end of each run to its start, because the spans behind a range that leaves get another
- * run. */
+/* Goes from the end of each run to its start, because the spans behind a range that leaves get
+ * another run. */
 static tarn_status heap_give_up_free(struct heap *heap, struct contents *contents)
 {
     tarn_status status = TARN_OK;
@@ -261,7 +261,8 @@ static tarn_status heap_give_up_free(struct heap *heap, struct contents *content
     return status;
 }
 
-/* Free addresses of a suspended pool need no memory, except those that graphs may write to. */
+/* Gives up free addresses of a suspended pool, which need no memory, unless graphs may write to
+ * them. */
 static tarn_status give_up_free(struct pool *pool)
 {
     struct store *store = &pool->store;
@@ -302,8 +303,8 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
                   state_text(*before));
 }
 
-/* From here on nothing is allocated from the store, and nothing is mapped or unmapped in it.
- * store_check() explains the memory order. */
+/* Stops a store: from here on nothing is allocated from it, and nothing is mapped or unmapped in
+ * it. store_check() explains the memory order. */
 static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
@@ -323,7 +324,7 @@ static void go_on(struct store *store)
         mutex_lock(&heap->lock);
         if (!heap_is_left_behind_locked(heap))
             caches_open_locked(heap);
-        heap_changed_locked(heap); /* other pieces may be in its place */
+        heap_changed_locked(heap); /* after a resume other pieces may be there */
         mutex_unlock(&heap->lock);
     }
 }
@@ -339,8 +340,8 @@ static tarn_status wait_for_users(struct heap *heap)
     return status ? status : waited;
 }
 
-/* Waits for the work of a heap's stream. For a found stream this is a wait for the device, which is
- * noted in `waited`. */
+/* Waits for the work of a heap's stream. For a found stream, waits for the device and sets
+ * `waited`. */
 static tarn_status wait_for_stream(struct heap *heap, bool *waited)
 {
     struct mark *mark = NULL;
@@ -354,15 +355,14 @@ static tarn_status wait_for_stream(struct heap *heap, bool *waited)
     return status;
 }
 
-/* Waits for the work that may use the store's memory. A wait for the device asks each of its
- * streams, so it is made once for all pools that are put to sleep together: `waited` says whether
- * it was, since the caller's call began. */
+/* Waits for work that may use the store's memory. A wait for the device asks all its streams, so a
+ * call makes it once for all pools of the device: `waited` says whether it was made. */
 static tarn_status wait_for_work(struct store *store, bool *waited)
 {
     struct arena *arena = store->arena;
     tarn_status status = heaps_settle(arena, store);
     debug_settles(store);
-    if (!status && atomic_load(&store->holds)) { /* a graph's launches may be on any stream */
+    if (!status && atomic_load(&store->holds)) { /* a graph may be launched on any stream */
         if (!*waited)
             status = device_wait(arena->device, "a wait for the work of graphs");
         *waited = !status;
@@ -377,7 +377,7 @@ static tarn_status wait_for_work(struct store *store, bool *waited)
     return status;
 }
 
-/* A stream that captures is refused before anything changes. */
+/* Refuses to suspend while a stream captures, before anything changes. */
 static tarn_status refuse_shown(struct store *store)
 {
     tarn_status status = TARN_OK;
@@ -388,11 +388,10 @@ static tarn_status refuse_shown(struct store *store)
     return status;
 }
 
-/* Unmaps old addresses (ghosts) at which the store's memory is also mapped. Since the store was
- * stopped, no ghost has begun, and the work of each heap's stream was waited for: so all are idle.
- * The driver is not asked: an event that is recorded now may be late, or come after work that other
- * threads have queued meanwhile, and memory must not be released while it is mapped at an old
- * address. */
+/* Unmaps old addresses (ghosts) at which the store's memory is also mapped. All are idle: none has
+ * begun since the store was stopped, and the work of each heap's stream was waited for. The driver
+ * is not asked, because an event recorded now may come after work that other threads have queued
+ * meanwhile. Memory must not be released while it is mapped at an old address. */
 static tarn_status end_ghosts(struct store *store)
 {
     tarn_status status = TARN_OK;
@@ -415,8 +414,8 @@ static const struct piece *anchored_piece(const struct arena *arena, const struc
     return NULL;
 }
 
-/* Anchored memory may be in use by other code, in this process or another. The store is suspended
- * already, so no anchor is added. */
+/* Refuses if other code, in this process or another, may use anchored memory. The store is
+ * suspended already, so no anchor is added. */
 static tarn_status refuse_anchored(struct store *store)
 {
     const struct piece *anchored = NULL;
@@ -463,7 +462,7 @@ static tarn_status wait_for_all(struct store *store, bool *waited)
     return status ? status : end_ghosts(store);
 }
 
-/* Everything that comes before memory is unmapped. */
+/* Does everything that comes before memory is unmapped. */
 static tarn_status get_ready(struct pool *pool, bool keep, bool *waited)
 {
     tarn_status status = wait_for_all(&pool->store, waited);
@@ -601,7 +600,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     if (!status)
         status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
     if (!status) {
-        debug_settles(&pool->store); /* while its memory can still be read */
+        debug_settles(&pool->store); /* while the pool's memory can still be read */
         stop(&pool->store);
         if (!keep && debug_has(DEBUG_CONTENTS))
             hooks.debug_forget(&pool->store);
@@ -653,7 +652,7 @@ static struct change resume(struct pool *pool, int before)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     bool whole = pool->contents.copies ==
-                 COPIES_OUT; /* the suspend got no further: the memory still exists, and only it has
+                 COPIES_OUT; /* the suspend got no further: only the memory that still exists has
                                 the contents */
     tarn_status status = contents_settle(&pool->contents, store->arena->device);
     if (whole)

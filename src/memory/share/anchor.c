@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the set of anchors that callers hold, by range: what is taken back is known to be anchored,
- * so that the pieces there can be looked at without the lock of their heap. */
+/* Owns the set of anchors that callers hold, by range. If a range is in the set, its pieces are
+ * anchored and stay, so an anchor can be removed without the lock of their heap. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -18,7 +18,7 @@ struct anchor {
     size_t size; /* bytes */
     uint64_t count;
     const struct arena *arena;
-    const struct store *store; /* to compare alone */
+    const struct store *store; /* compared only, never followed */
 };
 
 static int by_range(const struct tree_node *a, const struct tree_node *b)
@@ -30,7 +30,8 @@ static int by_range(const struct tree_node *a, const struct tree_node *b)
     return left->size < right->size ? -1 : left->size > right->size;
 }
 
-static mutex anchors_lock = MUTEX_INITIALIZER(LOCK_ANCHORS); /* of the set; taken under a heap's */
+static mutex anchors_lock = MUTEX_INITIALIZER(LOCK_ANCHORS); /* protects the set; taken inside a
+                                                                heap's lock */
 static struct tree anchors = {.order = by_range};
 static struct object_pool anchor_objects = OBJECT_POOL(struct anchor);
 
@@ -52,10 +53,10 @@ static struct anchor *find_locked(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* What enter() is given: the caller's anchor, which becomes one of the set, or counts in the one
- * that is there. */
+/* An anchor that is about to be entered. If the set has an equal one, that one's count is increased
+ * instead. */
 struct entering {
-    struct anchor *anchor; /* NULL when it was entered */
+    struct anchor *anchor; /* NULL once the set owns it */
 };
 
 static tarn_status enter(struct store *store, const tarn_block_info *block, void *argument)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Boards. The exporter locks byte 0 to write; each importer locks to read one byte behind it, by
- * PID namespace and PID. The page is sealed so that the file cannot shrink under a mapping and,
- * where the kernel can, that no importer writes to it. It may be opened to read alone.
+/* Boards. The exporter locks byte 0 of the file for writing. Each importer locks one later byte,
+ * chosen by its PID namespace and PID, for reading. The file is sealed, so that it cannot shrink
+ * under a mapping and, if the kernel allows it, no importer can write. Files are sent open for
+ * reading only.
  *
- * An importer is not trusted: one of the exporter's user can open the page to write nonetheless,
- * and so lock what it likes. Then it counts more than once, or keeps byte 0 when the exporter has
- * gone: so importers ask for the exporter's process too.
+ * An importer is not trusted. A process of the exporter's user can still open the file for writing,
+ * and lock any byte: so it can count more than once, or keep byte 0 locked after the exporter has
+ * ended. So importers also watch the exporter's process.
  *
- * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has
- * ended. So it closes the files, and what is mapped is mapped by other descriptions. Owns no
- * data. */
+ * A child of fork() shares file descriptions, and would keep the locks of a parent that has ended.
+ * So the child closes the files, and mappings use other descriptions. Owns no data. */
 #include "memory/share/board.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -30,8 +30,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define BOARD_MAGIC \
-    UINT64_C(0x6472616f62727431) /* "1trboard" as a machine of the same byte order reads it */
+#define BOARD_MAGIC UINT64_C(0x6472616f62727431) /* "1trboard" in this machine's byte order */
 #define BOARD_BYTES ((size_t)4096)
 
 enum { TRIES = 8 };
@@ -47,7 +46,7 @@ static tarn_status refused(const char *call)
                   strerror(errno));
 }
 
-/* The same file by a description of its own, which locks need; or -1 with errno. */
+/* Opens the file again, for a description and locks of its own. -1 with errno on failure. */
 static int open_anew(int file, int flags)
 {
     char path[32];
@@ -61,7 +60,7 @@ static struct flock lock_at(short type, uint64_t start, uint64_t bytes)
         .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = (off_t)bytes};
 }
 
-/* Which PID namespace this process is in; 0: nobody tells. */
+/* The PID namespace of this process; 0: unknown. */
 static uint64_t process_space(void)
 {
     struct stat about;
@@ -116,7 +115,7 @@ tarn_status board_create(struct board *board)
     return status;
 }
 
-/* Locks the byte of this process, or, where another keeps that from it, one by chance. */
+/* Locks this process's byte; if another process holds it, a random one. */
 static tarn_status enter_name(const struct board *board)
 {
     uint64_t name = process_space() << 22 ^ (uint64_t)getpid();
@@ -133,10 +132,10 @@ static tarn_status enter_name(const struct board *board)
     return refused("F_OFD_SETLK");
 }
 
-/* Keeps hold of the exporter's process, which nobody can stand in for. */
+/* Opens a pidfd of the exporter's process, which no other process can pretend to be. */
 static void watch_exporter(struct board *board)
 {
-    /* The exporter may write on */
+    /* the exporter may still write */
     uint64_t process = board->words->process, space = board->words->space;
     if (!space || space != process_space())
         return;
@@ -148,7 +147,7 @@ static void watch_exporter(struct board *board)
 tarn_status board_join(int file, struct board *board)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct statfs store; /* a touch of huge pages ends the process when there are none */
+    struct statfs store; /* a mapping of huge pages could end the process when none is left */
     int seals = fcntl(file, F_GET_SEALS);
     *board = (struct board){.file = -1, .own = -1, .process = -1};
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(file, &store) ||
@@ -161,7 +160,7 @@ tarn_status board_join(int file, struct board *board)
     tarn_status status = TARN_OK;
     board->words = map_page(file, PROT_READ);
     if (!board->words)
-        /* not `own`: a mapping keeps a description, and its locks */
+        /* not of `own`: a mapping keeps its description, and so the locks */
         status = refused("mmap");
     else if (board->words->magic != BOARD_MAGIC)
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
@@ -181,8 +180,8 @@ void board_leave(struct board *board)
     if (board->words)
         (void)munmap(board->words, BOARD_BYTES);
     if (board->own >= 0) {
-        struct flock none = lock_at(F_UNLCK, 0, 0); /* of the description, which a child may have
-                                                       nonetheless */
+        struct flock none = lock_at(F_UNLCK, 0, 0); /* unlocks the description, which a child may
+                                                       share */
         (void)fcntl(board->own, F_OFD_SETLK, &none);
         file_close(board->own);
     }
@@ -207,9 +206,9 @@ struct range {
     uint64_t start, end;
 };
 
-/* Counts the locks of others. The kernel gives one of a range, whichever, and the rest is to the
- * left and to the right of it. So each lock that is found leaves one range more to look through.
- * The first look is made however late it is, as a count of 0 says that there is no importer. */
+/* Counts the locks of other processes. The kernel reports any one lock in a range. The search
+ * continues to the left and the right of it, so each lock found leaves one range more. The first
+ * question is asked however late it is, because a count of 0 says that there is no importer. */
 tarn_status board_importers(const struct board *board, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

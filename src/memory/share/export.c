@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes shares of blocks. Under the lock of the block's heap its pieces are anchored and noted;
- * after that they stay where they are, so the driver is asked for their files with no lock held.
- * Owns the name of this process among those that export: random, so that it says nothing of the
- * process and no later one has it. */
+/* Makes shares of blocks. Under the lock of the block's heap it anchors and notes the block's
+ * pieces. These then stay where they are, so the driver is asked for their files with no lock held.
+ * Owns this process's name among exporters, a random number: it tells nothing about the process,
+ * and no later process has it. */
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -72,13 +72,13 @@ tarn_status tarn_export_enable(int device)
                   reserved, device);
 }
 
-/* What is exported, and what comes of it. */
+/* The argument of note_pieces(), and its result. */
 struct exporting {
     const void *pointer;
     struct tarn_share *share;
 };
 
-/* Under the lock of the block's heap: anchors the pieces of the block and notes them in a share. */
+/* Anchors the pieces of a block and notes them in a share. Under the lock of the block's heap. */
 static tarn_status note_pieces(struct store *store, const tarn_block_info *block, void *argument)
 {
     struct arena *arena = store->arena;

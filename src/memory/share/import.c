@@ -2,12 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed
- * addresses that no heap has: so peers that are enabled later reach them like all else that is
- * mapped there, and observers hear of them. They are not memory of the arena: neither counted as
- * reserved nor ever with what it has unmapped.
+ * addresses of no heap. So a peer enabled later reaches them like all other mappings, and observers
+ * hear of them. They are not memory of the arena: not counted as reserved, and never mixed with its
+ * unmapped pieces.
  *
- * The lock is not held over the driver: of two threads that import the same, both may map it, and
- * the later one then unmaps its own again. */
+ * The lock is not held over driver calls. If two threads import the same share, both may map it;
+ * the later one unmaps its own mapping again. */
 #include "memory/share/import.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -26,8 +26,8 @@ struct import {
     uint64_t files; /* files_of() its parts */
     struct arena *arena;
     uint64_t count;
-    bool of_pool; /* a segment of an imported pool, which is this one's alone; of the head only the
-                     bytes count */
+    bool of_pool; /* a segment of an imported pool, used by that pool only; of the head only `bytes`
+                     is set */
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
@@ -37,9 +37,9 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex imports_lock = MUTEX_INITIALIZER(LOCK_IMPORTS); /* of the set; leaf */
+static mutex imports_lock = MUTEX_INITIALIZER(LOCK_IMPORTS); /* protects the set; a leaf */
 static struct tree imports = {.order = by_address};
-static atomic_size_t import_count; /* in the set; read without the lock */
+static atomic_size_t import_count; /* size of the set; read without the lock */
 static struct object_pool import_objects = OBJECT_POOL(struct import);
 
 static void *pointer_of(const struct import *import)
@@ -62,9 +62,9 @@ static struct import *import_at_locked(uintptr_t address)
     return import && import->start <= address ? import : NULL;
 }
 
-/* What tells the memory of a share from other memory that says the same of itself: which files its
- * parts are, where a driver's are files. Those that are not, as CUDA's, cannot be told apart: there
- * the exporter's name, which is random, is all that is known. */
+/* A hash of the parts' files, for drivers whose shares are files: it tells memory from other memory
+ * with an equal description. CUDA's shares have no file identity; there only the exporter's random
+ * name tells. */
 static uint64_t files_of(const tarn_share *share)
 {
     uint64_t sum = 0;
@@ -75,8 +75,8 @@ static uint64_t files_of(const tarn_share *share)
     return sum;
 }
 
-/* The import of the same memory: the block's place in its process, its incarnation, how it lies in
- * its pieces, and these. */
+/* An import of the same memory: the same block and incarnation in the same process, equal pieces,
+ * equal files; or NULL. */
 static struct import *import_like_locked(const struct arena *arena, const struct share_head *head,
                                          uint64_t files)
 {
@@ -150,7 +150,7 @@ bool import_info(const void *pointer, tarn_block_info *info)
 
 /* ---- Mapping ---- */
 
-/* Gives pieces that are mapped nowhere back; what the driver does not take, a trim tries again. */
+/* Gives unmapped pieces back to the driver. A trim tries again with those that it refuses. */
 static void give_back(struct arena *arena)
 {
     struct error_before before;
@@ -159,7 +159,7 @@ static void give_back(struct arena *arena)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* The pieces of parts, in their order; none on failure. */
+/* The pieces of parts, in order. On failure none. */
 static tarn_status pieces_import(struct arena *arena, const struct share_part *parts,
                                  uint32_t count, struct piece_list *list)
 {
@@ -175,8 +175,8 @@ static tarn_status pieces_import(struct arena *arena, const struct share_part *p
     return TARN_OK;
 }
 
-/* Maps parts, of `size` bytes in all; on failure nothing is left, except for what the driver does
- * not take back, which a trim tries again. */
+/* Maps parts of `size` bytes in total. On failure nothing is left, except what the driver refuses
+ * to unmap; a trim tries again. */
 static tarn_status map_parts(struct arena *arena, const struct share_part *parts, uint32_t count,
                              size_t size, uintptr_t *start)
 {
@@ -309,7 +309,8 @@ tarn_status import_begin(const tarn_share *share, bool of_pool, int device, stru
     return status ? status : arena_addresses(*arena);
 }
 
-/* Enters a mapping that was made, or counts the one that another thread made meanwhile. */
+/* Enters a new mapping into the set; if another thread has entered the same meanwhile, counts that
+ * one. */
 static void enter(struct import *import, void **pointer)
 {
     mutex_lock(&imports_lock);
@@ -324,7 +325,7 @@ static void enter(struct import *import, void **pointer)
         return;
     struct error_before before;
     error_attempt_begin(&before);
-    if (unmap_import(import)) /* stays for a trim, too */
+    if (unmap_import(import)) /* a trim tries again too */
         pieces_leave_stuck(import->arena, import->start, import->head.mapped);
     error_attempt_end(&before, TARN_OK);
     object_free(&import_objects, import);
@@ -362,7 +363,7 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
                : import_new(arena, share, files, pointer);
 }
 
-/* Takes an import out of the set with the last close of it. */
+/* Closes an import once. With the last close takes it out of the set. */
 static tarn_status take_out(void *pointer, struct import **last)
 {
     mutex_lock(&imports_lock);

@@ -82,7 +82,7 @@ tarn_status pointer_do(const void *pointer, block_work work, void *argument)
     return status ? status : do_and_unlock(&block, work, argument);
 }
 
-/* Whether a compaction has a part of the block in host memory now. */
+/* Whether a compaction has part of the block in host memory now. */
 static bool is_passing_locked(const struct block *block)
 {
     const struct arena *arena = block->heap->arena;
@@ -93,7 +93,7 @@ static bool is_passing_locked(const struct block *block)
          at = piece->address + piece->size) {
         piece = arena_piece(arena, at);
         if (!piece)
-            return false; /* its pool is suspended */
+            return false; /* the pool is suspended */
         passing = piece->temporary;
     }
     return passing;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes shares of pools. A pool that is exported is registrable: each of its segments is one piece,
- * which neither moves nor is cut, so that what comes and goes are whole segments. Under the lock of
- * each heap its segments are anchored and noted; the driver is asked for their files with no lock
- * held. Owns the set of what is exported. */
+/* Makes shares of pools. An exported pool is registrable: each of its segments is one piece, which
+ * is neither moved nor cut, so layouts differ only in whole segments. Segments are anchored and
+ * noted under the lock of each heap. The driver is asked for their files with no lock held. Owns
+ * the set of exports, under `exports_lock` ("lock" below). */
 #include "memory/share/pool_export.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -21,13 +21,13 @@
 
 struct pool_export {
     struct pool_export *next;  /* lock: in the set */
-    const struct arena *arena; /* and the pool's id: whose it is */
+    const struct arena *arena; /* of the exported pool; with its id */
     uint64_t pool[2];
-    uint64_t serial;    /* no other of this process has it */
+    uint64_t serial;    /* unique in this process */
     struct board board; /* its generation is written under the lock */
-    uint64_t layout;    /* lock: a sum of what the newest layout is */
-    unsigned shares;    /* lock */
-    bool revoked;       /* lock: it is no longer in the set */
+    uint64_t layout;    /* lock: a hash of the newest layout */
+    unsigned shares;    /* lock: number of shares */
+    bool revoked;       /* lock: it is out of the set */
 };
 
 static mutex exports_lock = MUTEX_INITIALIZER(LOCK_EXPORTS);
@@ -43,7 +43,7 @@ static bool is_of(const struct pool_export *export, const struct store *store)
            export->pool[1] == store->id[1];
 }
 
-/* That of a store, with one share more; or NULL. */
+/* The export of a store, with one more share; or NULL. */
 static struct pool_export *count_in_locked(const struct store *store)
 {
     struct pool_export *export = exports;
@@ -80,7 +80,7 @@ static void export_destroy(struct pool_export *export)
     object_free(&export_objects, export);
 }
 
-/* The store's, with one share more; made where there is none. */
+/* The same; created if there is none. */
 static tarn_status export_of(const struct store *store, struct pool_export **result)
 {
     *result = count_in(store);
@@ -99,7 +99,7 @@ static tarn_status export_of(const struct store *store, struct pool_export **res
     made->pool[1] = store->id[1];
     made->shares = 1;
     mutex_lock(&exports_lock);
-    *result = count_in_locked(store); /* another thread's */
+    *result = count_in_locked(store); /* another thread was faster */
     if (!*result) {
         made->serial = ++last_serial;
         made->next = exports;
@@ -131,8 +131,7 @@ int pool_export_board(const struct pool_export *export)
 
 /* ---- Segments ---- */
 
-/* Whether a segment is there to stay; one that is free and in the hands of a thread that maps or
- * unmaps is not. */
+/* Whether a segment can be shared: not while it is free and a thread maps or unmaps it. */
 static bool is_there_locked(const struct run *run)
 {
     return run->first != run->last || run->first->state != SPAN_TAKEN;
@@ -149,8 +148,8 @@ static void note_locked(struct arena *arena, const struct run *run, struct share
     pieces_anchor(arena, piece->address, piece->size);
 }
 
-/* Counts the segments of a heap in `count`; the first of them, as many as there is room for, are
- * noted in a share, or none for NULL. */
+/* Counts the segments of a heap in `count`, and notes them in a share as far as there is room;
+ * NULL: only counts. */
 static void each_segment_locked(struct heap *heap, struct tarn_share *share, size_t *count)
 {
     for (int zone = 0; zone < ZONES; zone++)
@@ -191,7 +190,7 @@ static uint64_t mixed(uint64_t sum, uint64_t value)
     return sum ^ sum >> 32;
 }
 
-/* Gives the layout that a share shows its number: that of the one before where it is the same. */
+/* Numbers the layout in a share. An unchanged layout keeps its number. */
 static void number_locked(struct pool_export *export, struct tarn_share *share)
 {
     uint64_t sum = 1, generation = atomic_load(&export->board.words->generation);
@@ -208,12 +207,12 @@ static void number_locked(struct pool_export *export, struct tarn_share *share)
     share->head.generation = generation;
 }
 
-/* Fills a share with the segments of a store; `count` is how many there are, which may be more than
- * it has room for. */
+/* Fills a share with the segments of a store. `count` is their number, which may exceed the
+ * room. */
 static tarn_status fill(struct store *store, struct tarn_share *share, size_t *count)
 {
     *count = 0;
-    mutex_lock(&exports_lock); /* so a later layout has a later number */
+    mutex_lock(&exports_lock); /* so that a later layout has a higher number */
     tarn_status status = each_segment(store, share, count);
     if (!status && *count <= share->room) {
         qsort(share->parts, share->head.parts, sizeof *share->parts, by_address);
@@ -223,7 +222,7 @@ static tarn_status fill(struct store *store, struct tarn_share *share, size_t *c
     return status;
 }
 
-/* A share of all segments of a store, without files. Takes over the count of `export`. */
+/* A share of all segments of a store, without files. Takes over the caller's share of `export`. */
 static tarn_status share_segments(struct store *store, struct pool_export *export,
                                   struct tarn_share **result)
 {
@@ -255,7 +254,7 @@ static tarn_status share_segments(struct store *store, struct pool_export *expor
             *result = share;
             return TARN_OK;
         }
-        share->export = NULL; /* it stays for the next try, with room for what came meanwhile */
+        share->export = NULL; /* kept for the next try, which has more room */
         share_destroy(share);
     }
     pool_export_release(export);
@@ -269,7 +268,8 @@ static bool is_same(const struct share_part *a, const struct share_part *b)
     return a->address == b->address && a->size == b->size && a->generation == b->generation;
 }
 
-/* Asks the driver for the files of what is not in `before`; both shares are ordered by address. */
+/* Asks the driver for the files of parts that are not in `before`. Both shares are ordered by
+ * address. */
 static tarn_status export_files(struct tarn_share *share, const struct tarn_share *before)
 {
     tarn_status status = TARN_OK;
@@ -286,7 +286,7 @@ static tarn_status export_files(struct tarn_share *share, const struct tarn_shar
 
 /* ---- Calls ---- */
 
-/* Whether a share was made in this process, of a pool. */
+/* Whether a share is of a pool, and was made in this process. */
 static tarn_status exported(const struct tarn_share *share)
 {
     tarn_status status = share_known(share);

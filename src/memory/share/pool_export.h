@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shares of a pool that were made since it was last revoked have in common: a board, an
- * id, the number of the newest layout. */
+/* What all shares of a pool since its last revocation have in common: a board, an id, the number of
+ * the newest layout. */
 #ifndef TARN_MEMORY_POOL_EXPORT_H
 #define TARN_MEMORY_POOL_EXPORT_H
 
@@ -10,14 +10,14 @@
 
 struct pool_export;
 
-/* One share of it less; the last tells the importers that nothing is held for them any more. NULL
- * is allowed. */
+/* Drops one share of the export. The last one tells the importers that nothing is kept for them any
+ * more. NULL is allowed. */
 void pool_export_release(struct pool_export *export);
 
-/* The file of its board, to be sent. */
+/* The file of its board, to send. */
 int pool_export_board(const struct pool_export *export);
 
-/* The random name of this process among those that export (export.c). */
+/* This process's random name among exporters (export.c). */
 uint64_t process_name_get(void);
 
 #endif

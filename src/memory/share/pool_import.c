@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the pools of other processes that this one has imported: which of the exporter's segments is
- * mapped where. The segments lie wherever there is room, each an import of its own (import.c); only
- * inside of one do offsets stay as the exporter has them.
+/* Owns the imported pools: where each of the exporter's segments is mapped here. Each segment is an
+ * import of its own (import.c), anywhere in the arena. Only inside a segment are offsets the
+ * exporter's.
  *
- * The list of an imported pool is exchanged as a whole, under a leaf's lock, by the one thread that
- * changes it. */
+ * The thread that changes a pool replaces its list as a whole, under `lock`, a leaf. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -18,9 +17,9 @@
 #include <string.h>
 
 struct segment {
-    uint64_t address, size, generation; /* as the exporter has it */
+    uint64_t address, size, generation; /* as in the exporter */
     struct import *import;
-    bool fresh; /* this change has mapped it */
+    bool fresh; /* mapped by the present change */
 };
 
 struct segment_list {
@@ -31,10 +30,10 @@ struct segment_list {
 struct tarn_imported_pool {
     struct arena *arena;
     uint64_t id[2];           /* of the export */
-    uint64_t generation;      /* lock: of the layout that the list is */
+    uint64_t generation;      /* lock: number of the layout in the list */
     struct segment_list list; /* lock */
     struct board board;       /* constant */
-    atomic_bool changing;     /* a thread updates or closes it */
+    atomic_bool changing;     /* a thread updates or closes the pool */
 };
 
 static struct object_pool imported_pools = OBJECT_POOL_NAMED(struct tarn_imported_pool);
@@ -86,7 +85,7 @@ static void list_destroy(struct segment_list *list)
     *list = (struct segment_list){0};
 }
 
-/* The segment that an address of the exporter lies in, or NULL. */
+/* The segment that contains an address of the exporter, or NULL. */
 static struct segment *segment_at(const struct segment_list *list, uint64_t address)
 {
     uint32_t low = 0, high = list->count;
@@ -112,8 +111,8 @@ static struct segment *segment_like(const struct segment_list *list, uint64_t ad
     return same ? segment : NULL;
 }
 
-/* The segments of a share: those that `old` has as they are, the others mapped. On failure nothing
- * has changed. */
+/* Makes the list of a share's segments: takes those that `old` has from there, maps the others. On
+ * failure nothing has changed. */
 static tarn_status list_make(struct arena *arena, const tarn_share *share,
                              const struct segment_list *old, struct segment_list *list)
 {
@@ -145,8 +144,8 @@ static tarn_status list_make(struct arena *arena, const tarn_share *share,
     return status;
 }
 
-/* Unmaps what only the old list has. What the driver does not unmap a trim tries again: the call
- * has succeeded. */
+/* Unmaps segments that only the old list has. The call has succeeded already; a trim tries again
+ * with what the driver refuses. */
 static void list_retire(struct segment_list *old, const struct segment_list *list)
 {
     struct error_before before;
@@ -200,7 +199,7 @@ tarn_status tarn_pool_import(const tarn_share *share, int device, tarn_imported_
     return import_pool(arena, share, imported);
 }
 
-/* Makes the list what a share says; the share is well formed. */
+/* Makes the pool's list that of a share, which is well formed. */
 static tarn_status change(struct tarn_imported_pool *imported, const tarn_share *share)
 {
     struct segment_list list, old = imported->list;
@@ -291,8 +290,8 @@ tarn_status tarn_imported_pool_state_get(tarn_imported_pool *imported, tarn_impo
     return TARN_OK;
 }
 
-/* Unmaps the segments from the last on; those before one that the driver does not unmap stay in the
- * list. */
+/* Unmaps the segments, from the last one on. At one that the driver refuses to unmap it stops; the
+ * rest stays in the list. */
 static tarn_status list_close(struct tarn_imported_pool *imported)
 {
     tarn_status status = TARN_OK;

@@ -14,7 +14,7 @@
 static tarn_status note_range(struct store *store, const tarn_block_info *block, void *argument)
 {
     const struct arena *arena = store->arena;
-    tarn_mapping *range = argument; /* whose address is the pointer asked about */
+    tarn_mapping *range = argument; /* its address is the pointer that the caller asked about */
     tarn_status status = store_check(store);
     (void)block;
     if (status)

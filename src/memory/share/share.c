@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the shares that were made or received. */
+/* Owns the shares that were made or received, and checks them. */
 #include "memory/share/share.h"
 #include "base/file.h"
 #include "base/pages.h"
@@ -119,7 +119,8 @@ tarn_status share_head_check(const struct share_head *head)
     return TARN_OK;
 }
 
-/* Segments lie one behind another, and those without a file are for an importer that has them. */
+/* Segments are in the order of addresses. One without a file is for an importer that has it
+ * already. */
 static tarn_status check_pool(const struct tarn_share *share)
 {
     uint64_t sum = 0, end = 1;
@@ -137,7 +138,7 @@ static tarn_status check_pool(const struct tarn_share *share)
     return sum == share->head.mapped ? TARN_OK : malformed("the sizes of its segments");
 }
 
-/* The parts are all that the block lies in, and no more. */
+/* The parts are exactly those that the block lies in. */
 tarn_status share_check(const struct tarn_share *share)
 {
     const struct share_head *head = &share->head;

@@ -2,11 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* How a share goes over a unix socket: its head, then its parts in messages of at most MOST files,
- * which the kernel passes on as SCM_RIGHTS (at most 253 a message). Every message has a fixed size,
- * so that a stream and a socket that keeps messages apart are read alike. A pool's parts are
- * described at greater length, and its board's file comes with its head. Files come with a
- * message's first byte. Nothing that arrives is trusted: what is not
- * expected ends the reception, and every file that came is closed. */
+ * which the kernel passes as SCM_RIGHTS (at most 253 per message). Messages have fixed sizes, so
+ * that stream and packet sockets are read alike. Parts of a pool have longer descriptions, and the
+ * board's file comes with a pool's head. Files come with a message's first byte. Nothing that
+ * arrives is trusted: anything unexpected ends the reception, and every file that came is
+ * closed. */
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -43,8 +43,8 @@ union any_chunk {
     struct pool_chunk pool;
 };
 
-/* Room for one message's files, aligned as the kernel wants it, and for what it adds where the
- * caller asked for that (SO_PASSCRED). */
+/* Room for the files of one message, aligned as the kernel wants it, and for what the kernel adds
+ * on sockets with SO_PASSCRED. */
 union rights {
     struct cmsghdr header;
     char room[CMSG_SPACE(MOST * sizeof(int)) + 128];
@@ -64,11 +64,11 @@ static uint32_t chunk_count(const struct tarn_share *share, uint32_t first)
     return share->head.parts - first < MOST ? share->head.parts - first : MOST;
 }
 
-/* A socket, and until when the call may wait for it. */
+/* A socket, and how long the call may wait for it. */
 struct way {
     int socket;
     bool packets;      /* it keeps messages apart */
-    uint64_t deadline; /* ns, of ticks_of_system(); UINT64_MAX: it waits as the socket does */
+    uint64_t deadline; /* ns, of ticks_of_system(); UINT64_MAX: no deadline */
 };
 
 static tarn_status refused(const char *call)
@@ -80,8 +80,8 @@ static tarn_status refused(const char *call)
     return failed(TARN_ERROR_SYSTEM, "%s of a share: %s", call, strerror(code));
 }
 
-/* Until when a call that begins now may wait: the socket's limit is for the whole share. Otherwise
- * the other side could make it wait as long as it likes, with a byte now and then. */
+/* The deadline of a call that begins now. The socket's time limit is for the whole share. Otherwise
+ * the other side could delay the call without end by sending a byte now and then. */
 static uint64_t deadline_of(int socket, int option)
 {
     struct timeval limit = {0};
@@ -92,7 +92,7 @@ static uint64_t deadline_of(int socket, int option)
            (uint64_t)limit.tv_usec * 1000u;
 }
 
-/* Whether a share can go over a socket; `limit` is the option with its time limit. */
+/* Whether a share can go over a socket. `limit` is the option with its time limit. */
 static tarn_status way_find(int socket, int limit, struct way *way)
 {
     struct sockaddr_storage name = {0};
@@ -111,7 +111,7 @@ static tarn_status way_find(int socket, int limit, struct way *way)
     return TARN_OK;
 }
 
-/* Waits for the socket until the deadline, where there is one. The flag for the call that follows,
+/* Waits for the socket until the deadline, if there is one. Returns the flag for the next call,
  * which must not wait again; -1 with EAGAIN after the deadline. */
 static int way_wait(const struct way *way, short events)
 {
@@ -133,7 +133,7 @@ static int way_wait(const struct way *way, short events)
     }
 }
 
-/* Whether a call that must not wait is to be made again. */
+/* Whether a call that does not wait is to be repeated. */
 static bool way_again(const struct way *way)
 {
     return errno == EINTR || (errno == EAGAIN && way->deadline != UINT64_MAX);
@@ -141,7 +141,7 @@ static bool way_again(const struct way *way)
 
 /* ---- Sending ---- */
 
-/* Sends a message whole; the files go with its first byte. */
+/* Sends a whole message, with the files at its first byte. */
 static tarn_status send_all(const struct way *way, const void *bytes, size_t size, const int *files,
                             unsigned count)
 {
@@ -168,14 +168,15 @@ static tarn_status send_all(const struct way *way, const void *bytes, size_t siz
     return TARN_OK;
 }
 
-/* Describes the parts from `first` on in a chunk; gives their files, and how many there are. */
+/* Describes the parts from `first` on in a chunk. Returns the number of their files, and the
+ * files. */
 static unsigned describe(const tarn_share *share, uint32_t first, union any_chunk *chunk,
                          int *files)
 {
     unsigned sent = 0;
     bool pool = share_is_of_pool(share);
     memset(chunk, 0, sizeof *chunk);
-    chunk->block.magic = share->head.magic; /* both begin alike */
+    chunk->block.magic = share->head.magic; /* both kinds begin alike */
     chunk->block.first = first;
     chunk->block.count = chunk_count(share, first);
     for (uint32_t i = 0; i < chunk->block.count; i++) {
@@ -227,7 +228,7 @@ struct received {
     const struct way *way;
     int files[MOST];
     unsigned count;
-    bool lost; /* files that came and could not be taken */
+    bool lost; /* files came that could not be taken */
 };
 
 static void close_all(struct received *received)
@@ -236,7 +237,7 @@ static void close_all(struct received *received)
         file_close(received->files[--received->count]);
 }
 
-/* Takes the files of a message over, whatever else is wrong with it. */
+/* Takes the files of a message, whatever else is wrong with it. */
 static void take_files(struct msghdr *message, struct received *received)
 {
     received->lost |= (message->msg_flags & MSG_CTRUNC) != 0;
@@ -263,8 +264,8 @@ static void take_files(struct msghdr *message, struct received *received)
     }
 }
 
-/* Receives a message of exactly `size` bytes and its files, which are the caller's also after a
- * failure. */
+/* Receives a message of exactly `size` bytes, and its files. The caller owns the files, also after
+ * a failure. */
 static tarn_status receive_all(struct received *received, void *bytes, size_t size)
 {
     union rights rights;
@@ -300,7 +301,7 @@ static tarn_status receive_all(struct received *received, void *bytes, size_t si
     return TARN_OK;
 }
 
-/* How many files must come with a chunk; more than can where what it says of that is nonsense. */
+/* How many files must come with a chunk. If the chunk is malformed, more than can come. */
 static unsigned files_wanted(const tarn_share *share, const union any_chunk *chunk)
 {
     unsigned wanted = 0;
@@ -314,7 +315,7 @@ static unsigned files_wanted(const tarn_share *share, const union any_chunk *chu
     return wanted;
 }
 
-/* Fills parts by a chunk, which gives as many files as it should. */
+/* Fills parts from a chunk that has the right number of files. */
 static void fill_parts(tarn_share *share, const union any_chunk *chunk, const int *files)
 {
     bool pool = share_is_of_pool(share);
@@ -351,7 +352,7 @@ static tarn_status receive_chunk(const struct way *way, tarn_share *share, uint3
     return TARN_OK;
 }
 
-/* Receives a head, and the board's file where it is a pool's; else `board` is -1. */
+/* Receives a head, and the board's file of a pool's share; otherwise `board` is -1. */
 static tarn_status receive_head(const struct way *way, struct share_head *head, int *board)
 {
     struct received received = {.way = way};
