@@ -522,8 +522,6 @@ static void inputs(void **state)
          "pickle that torch.cuda.memory._dump_snapshot writes"},
         {BYTES("\x1f\x8b\x08"), "byte 0: this is gzip-compressed; decompress it first (gunzip), or "
                                 "compress with zstd, which is read"},
-        {BYTES("{\"segments\": []}"),
-         "byte 0: this is text, perhaps JSON; a memory snapshot is a pickle of protocol 2 to 5"},
         {BYTES("<html>"), "byte 0: this is text, perhaps a web page; a memory snapshot is a pickle "
                           "of protocol 2 to 5"},
         {BYTES("version https://git-lfs.github.com/spec/v1\n"),

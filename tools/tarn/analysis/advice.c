@@ -82,7 +82,8 @@ static bool may_expand(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     return !snapshot->rmm && !snapshot->of_driver && !snapshot->tarn.there &&
-           !snapshot->before_expandable && !is_expandable(analysis);
+           analysis->device + 1 != snapshot->host_device && !snapshot->before_expandable &&
+           !is_expandable(analysis);
 }
 
 /* Names what could use memory that is free in holes, for a recording that was not replayed. */

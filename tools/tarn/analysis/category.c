@@ -72,8 +72,11 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
     if (strstr(name, "orkspace") || strstr(name, "run_conv_plan"))
         return IN_WORKSPACE;
     if (strstr(name, "torch::autograd::Engine::") ||
-        (strstr(name, "torch::autograd::generated::") && strstr(name, "Backward")))
+        (strstr(name, "torch::autograd::generated::") && strstr(name, "Backward")) ||
+        strstr(name, "autograd::engine::evaluate_function")) /* as the profiler calls it */
         return IN_BACKWARD;
+    if (strncmp(name, "Optimizer.step#", 15) == 0) /* the profiler's */
+        return IN_OPTIMIZER;
     size_t length = strlen(file);
     /* programs in other languages have functions and files of these names too */
     if (length < 3 || strcmp(file + length - 3, ".py") != 0)

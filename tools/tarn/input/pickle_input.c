@@ -78,7 +78,12 @@ static bool check_beginning(struct pickle_input *input)
     size_t size = (size_t)(input->end - data);
     input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1) ||
                  begins(data, size, RMM_CSV_MARK CSV_BEGIN, sizeof RMM_CSV_MARK CSV_BEGIN - 1);
-    if (data[0] == 0x80 || input->csv)
+    size_t first = 0;
+    while (first < size && (data[first] == ' ' || data[first] == '\t' || data[first] == '\n' ||
+                            data[first] == '\r'))
+        first++;
+    input->json = first < size && (data[first] == '{' || data[first] == '[');
+    if (data[0] == 0x80 || input->csv || input->json)
         return true;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
         if (begins(data, size, mistakes[i].prefix, mistakes[i].length))
@@ -90,9 +95,7 @@ static bool check_beginning(struct pickle_input *input)
             (data[text] >= ' ' && data[text] < 0x7f)))
         text++;
     if (text == size || text == 32) {
-        const char *kind = data[0] == '<'                     ? ", perhaps a web page"
-                           : data[0] == '{' || data[0] == '[' ? ", perhaps JSON"
-                                                              : "";
+        const char *kind = data[0] == '<' ? ", perhaps a web page" : "";
         return fail(input,
                     "byte 0: this is text%s; a memory snapshot is a pickle of protocol 2 to 5",
                     kind);

@@ -29,6 +29,7 @@ struct pickle_input {
     uint64_t total;            /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
     bool compressed;           /* offsets count decompressed bytes */
     bool csv;                  /* it is not a pickle: it begins as an RMM log does */
+    bool json;                 /* nor this: it begins as JSON does */
     char error[256];           /* empty unless reading failed, other than by the stream's end */
 
     int file;            /* -1 for a buffer */

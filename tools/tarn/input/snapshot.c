@@ -11,6 +11,7 @@
  * pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp and torch/utils/viz/MemoryViz.js. */
 #include "input/snapshot_reader.h"
 
+#include "input/profile_json.h"
 #include "input/rmm_csv.h"
 
 #include <inttypes.h>
@@ -489,12 +490,14 @@ static bool read_snapshot(struct reader *reader, bool opened)
     return done;
 }
 
-/* The same of what may be an RMM log. */
+/* The same of what may be an RMM log, or JSON. */
 static bool read_any(struct reader *reader, bool opened)
 {
-    if (!opened || !reader->input.csv)
+    if (!opened || (!reader->input.csv && !reader->input.json))
         return read_snapshot(reader, opened);
-    bool done = rmm_csv_read(&reader->input, reader->snapshot, reader->error);
+    bool done = reader->input.csv
+                    ? rmm_csv_read(&reader->input, reader->snapshot, reader->error)
+                    : profile_json_read(&reader->input, reader->snapshot, reader->error);
     if (!done)
         snapshot_finish(reader->snapshot);
     pickle_input_finish(&reader->input);

@@ -3,7 +3,7 @@
 
 /* A PyTorch memory snapshot in memory: what `torch.cuda.memory._dump_snapshot` writes
  * (pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp), read by a reader that executes nothing. A
- * log of RMM's becomes one too (rmm_csv.h).
+ * log of RMM's becomes one too (rmm_csv.h), and JSON of its profiler (profile_json.h).
  *
  * Old and new layouts both land here: a field that a layout lacks has the value that its comment
  * names. Everything belongs to the snapshot and dies with it. Not thread-safe; two snapshots are
@@ -72,6 +72,7 @@ struct snapshot_segment {
 struct snapshot_trace {
     struct snapshot_event *events; /* in the order of the file, which is the order of time */
     size_t event_count;
+    uint64_t reserved_most; /* bytes, of a trace without segments that tells it; else 0 */
     size_t exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped,
                           which only tarn tells */
 };
@@ -218,6 +219,8 @@ struct snapshot {
     struct snapshot_settings settings;
     struct snapshot_tarn tarn;
     bool rmm;          /* it is an RMM log */
+    bool profile;      /* it is of PyTorch's profiler, without segments (profile_json.h) */
+    int host_device;   /* the device whose memory is the host's, + 1; 0: there is none */
     size_t lost_lines; /* of such a log: 1 where its last line is cut off */
     bool of_driver;    /* it is of `tarn run`: each block is a segment, which the program's own call
                           took from the driver */

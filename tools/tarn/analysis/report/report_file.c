@@ -152,6 +152,7 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
     else
         snprintf(text, size, "%s",
                  snapshot->rmm         ? "RMM"
+                 : snapshot->profile   ? "PyTorch's profiler"
                  : snapshot->of_driver ? "tarn run"
                                        : "PyTorch");
     return text;

@@ -84,6 +84,8 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
     if ((size_t)analysis->device < tarn->device_count &&
         *snapshot_text(snapshot, tarn->devices[analysis->device].name))
         fprintf(out, " (%s)", snapshot_text(snapshot, tarn->devices[analysis->device].name));
+    if (analysis->device + 1 == snapshot->host_device)
+        fputs(" (memory of the host)", out);
     fprintf(out, ": recorded by %s", report_writer(snapshot, writer, sizeof writer));
     if (analysis->has_trace) {
         fputs("; ", out);
@@ -120,6 +122,10 @@ static void write_sums(FILE *out, const struct analysis *analysis,
     bool known = state->reserved || !state->allocated; /* a file may have a trace and no segments */
     fprintf(out, "\n%-15s %9s", "reserved then",
             known ? units_bytes(state->reserved).text : "not recorded");
+    uint64_t most =
+        analysis->has_trace ? analysis->snapshot->traces[analysis->device].reserved_most : 0;
+    if (!known && most)
+        fprintf(out, "; at most %s", units_bytes(most).text);
     if (state->idle && !analysis->has_trace) {
         uint64_t holes = state->unused - state->idle;
         fprintf(out, "  %s (%.1f %%) in ", units_bytes(state->idle).text,
