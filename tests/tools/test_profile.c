@@ -168,7 +168,33 @@ static void stacks_are_what_is_open_on_a_thread(void **state)
                                                                                          "1024",
                                                                                          "0", "-1",
                                                                                          "0",
-                                                                                         "0") "]");
+                                                                                         "0") ",{"
+                                                                                              "\"na"
+                                                                                              "me\""
+                                                                                              ":\"["
+                                                                                              "memo"
+                                                                                              "ry]"
+                                                                                              "\","
+                                                                                              "\"pi"
+                                                                                              "d\":"
+                                                                                              "1,"
+                                                                                              "\"ti"
+                                                                                              "d\":"
+                                                                                              "8,"
+                                                                                              "\"ts"
+                                                                                              "\":"
+                                                                                              "50,"
+                                                                                              "\"ar"
+                                                                                              "gs\""
+                                                                                              ":{"
+                                                                                              "\"By"
+                                                                                              "tes"
+                                                                                              "\":"
+                                                                                              "7,"
+                                                                                              "\"Ad"
+                                                                                              "dr\""
+                                                                                              ":1}}"
+                                                                                              "]");
     uint32_t stack = snapshot.traces[0].events[0].stack;
     for (size_t i = 0; i < COUNT(wanted); i++) {
         assert_true(stack > 0);
@@ -179,6 +205,11 @@ static void stacks_are_what_is_open_on_a_thread(void **state)
         stack = snapshot.stacks[stack].caller;
     }
     assert_int_equal(stack, 0);
+    stack = snapshot.traces[0].events[1].stack; /* of another thread */
+    assert_string_equal(
+        snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack].frame].name),
+        "aten::other");
+    assert_int_equal(snapshot.stacks[stack].caller, 0);
     snapshot_finish(&snapshot);
 }
 
