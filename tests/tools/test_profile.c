@@ -285,7 +285,7 @@ static void what_is_refused_is_named(void **state)
         {"{\"traceEvents\":[1 2]}", "'2', where a comma is expected"},
         {"{\"traceEvents\" []}", "'[', where a colon is expected"},
         {"{traceEvents:[]}", "'t', where a key is expected"},
-        {"{\"a\":nope}", "\"nope\" is no value of JSON"},
+        {"{\"a\":nope}", "\"nope\" is not a value of JSON"},
         {"{\"a\":\x01}", "0x01, where a value is expected"},
         {"{\"a\":}", "'}', where a value is expected"},
         {"[[1,2,3,0]]x", "'x', where the end is expected"},

@@ -141,7 +141,7 @@ static enum json_token read_plain(struct json_stream *stream)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(stream->text, words[i]) == 0)
             return TOKEN_WORD;
-    json_stream_fail(stream, "\"%.40s\" is no value of JSON", stream->text);
+    json_stream_fail(stream, "\"%.40s\" is not a value of JSON", stream->text);
     return TOKEN_FAILED;
 }
 

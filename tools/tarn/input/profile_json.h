@@ -20,8 +20,8 @@
 
 #define PROFILE_DEVICES 64
 
-/* Reads what `input`, at its first byte, gives. False on failure, with `error` filled; `snapshot` is
- * the caller's to finish either way. */
+/* Reads what `input`, at its first byte, gives. False on failure, with `error` filled; `snapshot`
+ * is the caller's to finish either way. */
 bool profile_json_read(struct pickle_input *input, struct snapshot *snapshot,
                        struct snapshot_error *error);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of a memory timeline. It names no blocks: an increase of a category is one, and a
- * decrease ends blocks of that category, first the newest one of the same size, then the newest
+/* Owns the meaning of a memory timeline. It names no blocks: an increase of a category is one, and
+ * a decrease ends blocks of that category, first the newest one of the same size, then the newest
  * ones, of which the last may leave a part. So sums by category are exact at each time, and only
  * lifetimes are guesses where several blocks are alike. Addresses are made up, each once. */
 #include "input/profile_json.h"

@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the meaning of a trace's events. Of an event the file gives the thread and the time, so its
- * stack is what was open there then: operators, named ranges and functions of Python. Events need no
- * order. A trace says how much was allocated in all, too; what of that the events do not explain was
- * there before, and becomes one block. */
+ * stack is what was open there then: operators, named ranges and functions of Python. Events need
+ * no order. A trace says how much was allocated in all, too; what of that the events do not explain
+ * was there before, and becomes one block. */
 #include "input/profile_json.h"
 
 #include <stdio.h>
