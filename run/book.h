@@ -107,8 +107,8 @@ struct book_device {
     char address[32]; /* on the PCI bus, in NVML's form; empty: not known */
     char name[96];
     uint64_t total;              /* bytes, as the driver reports it */
-    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process
-                                    runs */
+    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. The process writes it, again
+                                    whenever the limits of its group change */
     _Atomic uint64_t used, peak; /* bytes, of kinds that take memory of the device */
     _Atomic uint64_t blocks;     /* live blocks of these kinds */
     _Atomic uint32_t asks;       /* set by the process: it waits for the first look of `tarn run` */

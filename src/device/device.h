@@ -24,34 +24,38 @@ struct scope;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
 
+/* A device. It exists from the first use of tarn until the process ends. Fields without a lock are
+ * constant after that first use. */
 struct device {
     int number;
     struct driver_properties properties;
-    atomic_bool lost;
-    atomic_uint captures;  /* known ones that are open on its streams */
+    atomic_bool lost;      /* sticky: see device_note() */
+    atomic_uint captures;  /* known captures that are open on its streams */
     atomic_uint announced; /* of those, the announced ones: the caller begins them itself */
-    struct stream *legacy;
-    /* Streams by native name, except constants; `entering` (stream.c) to change. */
+    struct stream *legacy; /* the slot of its legacy default stream */
+    /* Its streams by native stream, except the vendors' constants. stream.c's `entering` to
+     * change; lookups take no lock (native.h). */
     struct native_table natives;
 
-    mutex lock; /* of all below */
+    mutex lock; /* of the five fields below */
     /* tarn's shared streams by priority, created when they are first handed out */
     struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT];
-    unsigned pool_next[STREAM_PRIORITIES];
-    struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first
-                                                   out */
-    struct stream *thread_ended;                /* per-thread streams of threads that are gone */
-    struct mark *spare_marks;                   /* whose driver event can be recorded anew */
+    unsigned pool_next[STREAM_PRIORITIES];      /* the place in `pool` that is handed out next */
+    struct stream *returned[STREAM_PRIORITIES]; /* streams between two leases, last in first out */
+    struct stream *thread_ended;                /* per-thread streams of threads that have ended */
+    struct mark *spare_marks;                   /* marks without holders, for reuse */
 
-    mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a
-                          known begin */
-    uint64_t records;  /* record lock: of marks, until now */
-    /* The number of a record: all work that was queued before it is over. Record lock to change. */
+    /* Held over two steps that must be one: the question whether a stream captures, and the record
+     * of an event on it. Also held over the begin of a known capture. */
+    mutex record_lock;
+    uint64_t records; /* record lock: the number of the newest mark; each new mark gets the next */
+    /* A number of a mark. A wait for the whole device has ended since that mark was made, so every
+     * mark with this number or a lower one has ended. Record lock to change. */
     atomic_uint_fast64_t waited;
 };
 
-/* The start of every public call: the process may use tarn, a driver is chosen, its devices are
- * known. */
+/* Called first in every public call. After TARN_OK the process may use tarn, a driver is chosen,
+ * and its devices are known. */
 tarn_status device_layer_ready(void);
 
 /* The device of a number, or TARN_ERROR_INVALID_DEVICE. After device_layer_ready(). */
@@ -59,16 +63,18 @@ tarn_status device_find(int number, struct device **device);
 int device_count(void);
 struct device *device_at(int number); /* of a number that is known to be right */
 
-/* Returns `status`, and remembers TARN_ERROR_DEVICE_LOST, which is sticky. */
+/* Call it with what a driver call has returned; returns the same. TARN_ERROR_DEVICE_LOST is
+ * remembered: from then on device_check() returns it for this device. */
 tarn_status device_note(struct device *device, tarn_status status);
 tarn_status device_check(struct device *device);
 
-/* What the memory layer does at the moment when a device is found lost: its fast paths, which ask
- * nobody, end. May be called with any lock held but the callback's own. */
+/* Registers what the memory layer does at the moment when a device is found lost: it ends its fast
+ * paths, which ask nobody. The callback may run with any lock held except its own. */
 void device_on_lost(void (*callback)(struct device *device));
 
-/* What tarn keeps for a thread, from its first use of tarn until its end. Then it is given up
- * without a driver call. */
+/* What tarn keeps for a thread. thread_self() creates it at the thread's first use of tarn. At the
+ * thread's end the layers' callbacks (thread_on_end()) give up what they have in it, without a
+ * driver call, and then device.c frees it. Only the thread itself uses fields that name no lock. */
 struct thread {
     _Alignas(64) int device;
     unsigned number;                             /* constant: in the order of first uses, of all
@@ -98,8 +104,7 @@ struct thread {
 };
 
 /* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork().
- * For paths that count single loads: at a fixed offset from the thread's base also where the
- * library was opened at run time. */
+ * The TLS model makes a read one load, even if the library was opened by dlopen(). */
 extern _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
 
 static inline void thread_forget_caches(struct thread *thread)
@@ -110,20 +115,20 @@ static inline void thread_forget_caches(struct thread *thread)
 
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
 struct thread *thread_self(void);
-/* The calling thread's current device, without making anything. */
+/* The calling thread's current device. Creates no `struct thread`: without one it is 0. */
 int thread_device(void);
-/* Makes a device current again for the end of a guard: as tarn_device_set(), but makes no
- * context. */
+/* Makes a device current again at the end of a guard. Does what tarn_device_set() does, but creates
+ * no context on a device that has none. */
 tarn_status device_return(int device);
 
-/* What the upper layers do when a thread ends, in this order, before its streams are given up. Not
- * in a fork's child. */
+/* Registers what an upper layer does when a thread ends. The callbacks run in the order of the
+ * enum, before the thread's streams are given up; none runs in a child of fork(). */
 enum thread_layer { THREAD_HANDLES, THREAD_MEMORY, THREAD_LAYERS };
 void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread));
 
-/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one
- * that is `first` runs before them all, whenever it was registered: handles go before the memory
- * that they use. */
+/* Register what a layer above does at tarn_shutdown(). At most four callbacks run, in the order of
+ * registration. The callback of device_on_shutdown_first() runs before them all, whenever it was
+ * registered: handles are destroyed before the memory that they use. */
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
 /* What an upper layer does when tarn is first used, and when it is shut down. `prepare` and `end`
@@ -139,7 +144,8 @@ struct device_watcher {
     void (*end)(void);
 };
 void device_on_use(const struct device_watcher *watcher);
-/* For such a callback: something of the driver stays in use until the process ends. */
+/* For a shutdown callback: something of the driver stays in use until the process ends, so the
+ * shutdown does not close the driver. */
 void device_keep_driver(void);
 
 #endif

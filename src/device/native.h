@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slot of a device's native stream, by the vendor's pointer. */
+/* A device's table from native streams (the vendor's pointers) to their slots. */
 #ifndef TARN_DEVICE_NATIVE_H
 #define TARN_DEVICE_NATIVE_H
 
@@ -15,15 +15,16 @@ struct native_list;
 
 struct native_table {
     _Atomic(struct native_list *) list; /* NULL until used */
-    size_t used;                        /* the lock of who changes the table */
+    size_t used; /* entries; the lock under which the table is changed: stream.c's `entering` */
 };
 
-/* Without a lock, beside changes: the slot of `native`, or NULL, also for one that is entered or
- * moved at this moment. Whoever changes the table is never given the wrong answer. */
+/* Returns the slot of `native`, or NULL. Takes no lock, and may run beside a change of the table.
+ * It can then miss a stream that is being entered or moved, but it never returns a wrong slot. For
+ * the thread that changes the table the answer is exact. */
 struct stream *native_find(struct native_table *table, driver_stream native);
 
-/* Enters a slot under its native stream, which has none yet; false where the host has no memory.
- * Takes one out that is in it. One thread at a time. */
+/* native_enter() enters a slot under its native stream, which must have no entry. False: the host
+ * has no memory. native_leave() takes out an entry. Both are called by one thread at a time. */
 bool native_enter(struct native_table *table, struct stream *stream);
 void native_leave(struct native_table *table, const struct stream *stream);
 

@@ -23,7 +23,8 @@ enum stream_origin {
  * fills it in for a new incarnation holds its lock alone: nobody else knows that incarnation
  * yet. */
 struct stream {
-    mutex lock;              /* held to retire the stream, and to record on it */
+    mutex lock;              /* held to retire the stream, and by code that passes the native stream
+                                to the driver: so the stream is not destroyed meanwhile */
     atomic_uint incarnation; /* incremented when the stream is retired */
     unsigned slot;
     int device, priority;
@@ -133,15 +134,16 @@ tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct m
 tarn_status mark_record(struct stream *stream, struct mark **mark);
 tarn_status mark_query(struct mark *mark); /* TARN_OK, TARN_ERROR_NOT_READY, or what went wrong */
 tarn_status mark_wait(struct mark *mark);
-/* For an owed mark, the calling thread waits */
+/* Makes later work of `stream` wait for a mark. An owed mark has no event that a stream could wait
+ * for: then the calling thread waits itself. */
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark);
-/* Waits until one of the marks has ended, or fails, and returns what it is asked then. Where the
- * driver can only be asked, it is, with growing pauses up to 1 ms; from 10 s on the first one is
- * waited for. Each mark is one that mark_wait() may be called for now, and `count` is at most
+/* Waits until one of the marks has ended or has failed, and returns its status. If the driver has
+ * no wait for several events, tarn queries them in turn, with growing pauses up to 1 ms; after 10 s
+ * it waits for the first mark. mark_can_wait() must be true for each mark. `count` is at most
  * MARKS_MOST. */
 #define MARKS_MOST 64
 tarn_status marks_wait_any(struct mark *const *marks, size_t count);
-/* How time passes between two questions. Constant, except in tests. */
+/* What marks_wait_any() calls between two queries. Only tests change it. */
 extern void (*marks_pause)(uint64_t ns);
 /* Records an event for the owed marks of a stream and incarnation. For calls that pass the stream,
  * which therefore exists. Failures are not reported. */
@@ -157,8 +159,10 @@ bool mark_can_wait(struct mark *mark);
  * that no capture may be known or show (captures_bar()). TARN_ERROR_CAPTURE with a text; `what`
  * names the refused operation. */
 tarn_status device_wait(struct device *device, const char *what);
+/* Adds a holder to a mark, or drops one. After the last drop the mark is kept for reuse. NULL may
+ * be released. */
 struct mark *mark_keep(struct mark *mark);
-void mark_release(struct mark *mark); /* NULL is fine */
+void mark_release(struct mark *mark);
 /* The stream and number of a mark. Of one stream's marks the one with the lower number ends first,
  * except for a mark that was recorded again. */
 struct mark_place {
@@ -167,8 +171,8 @@ struct mark_place {
     uint64_t number; /* from 1 */
 };
 struct mark_place mark_place(const struct mark *mark);
-/* Whether it was recorded in a capture, which only happens to callers' events. It is never queried
- * or waited for: both functions above refuse. */
+/* True if the mark was recorded in a capture. Only marks of callers' events can be. mark_query()
+ * and mark_wait() refuse such a mark. */
 bool mark_is_captured(const struct mark *mark);
 void marks_destroy(struct device *device);
 

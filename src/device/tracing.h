@@ -12,38 +12,40 @@
 
 #include <tarn/trace.h>
 
-/* The place of a stream, as it was in `incarnation`, in a pool; held, where it is kept for further
- * records. */
+/* Returns the number of a *place* (record/trace.h): a pool, and a stream as it was in
+ * `incarnation`. For one record that is written at once; 0: there is no room for the place. */
 uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation,
                                const uint64_t pool[2]);
-/* `device` is whose stream it was: the next one in a slot may be another's. */
+/* The same for any number of later records: the number stays valid until trace_place_drop().
+ * `device` is that of the incarnation, because the slot may have a stream of another device by
+ * now. */
 uint32_t trace_place_of_stream_keep(const struct stream *stream, unsigned incarnation, int device,
                                     const uint64_t pool[2]);
-/* The same of a device that no stream of which is meant. */
+/* The number of a place that is a pool of a device and no stream. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);
-/* The number of a text, for the address of a record that needs one. */
+/* The number of a text, which kinds of records that have a text store as their address. */
 uint32_t trace_text(const char *text);
 
 /* Writes a record. Only while the trace is on. */
 void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_t size,
                  uint16_t tag);
-/* The same about a stream of now, in the default pool. */
+/* The same for the present incarnation of a stream, in the default pool. */
 void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address,
                         uint64_t size);
 
-/* The calling thread's ring, of the size that is wanted; NULL where it never had one and the host
- * has no memory. */
+/* Returns the calling thread's ring. If the wanted size has changed, the thread gets a new one.
+ * NULL: it has none, and the host has no memory for one. */
 struct trace_ring *trace_ring_begin(struct thread *thread);
 
-/* What a text as TARN_TRACE has it asks for, and whether for a trace at all.
- * TARN_ERROR_CONFIGURATION names the unknown word. */
+/* Reads a text in the language of TARN_TRACE into options. `on` receives whether it asks for a
+ * trace. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on);
-/* Reads TARN_TRACE, once. Before it tracing_prepare(), with no lock: that loads what call stacks
- * need, where TARN_TRACE wants them. */
+/* tracing_init() reads TARN_TRACE, once. tracing_prepare() is called before it, with no lock held:
+ * it loads the library that walks call stacks, if TARN_TRACE wants stacks. */
 void tracing_prepare(void);
 tarn_status tracing_init(void);
-/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called
- * with no lock but one of its own. */
+/* Registers what the memory layer does when the trace is turned on or off: it switches its fast
+ * paths. The callback is called with no lock held except one of tracing.c. */
 void tracing_on_turn(void (*callback)(void));
 
 #endif

@@ -33,12 +33,12 @@ struct handle {
     mutex lock;
     struct stream *stream; /* NULL: unknown */
     unsigned incarnation;
-    /* The last stream that it was bound to, even if later attempts failed; NULL: none that may
-     * still have work of it. */
+    /* The last stream that it was bound to, even if later attempts to bind it failed. NULL: no
+     * stream can still have work of the handle. */
     struct stream *used_on;
     unsigned used_incarnation;
-    uint64_t capture;                          /* that the stream took part in; see
-                                                  workspace_capture() */
+    uint64_t capture;                          /* the capture that the stream took part in at the
+                                                  last bind: workspace_capture() */
     uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at
                                                   the last bind */
     intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
@@ -47,19 +47,18 @@ struct handle {
     bool knows_usual[LIBRARY_MODES];
     bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread
                        may have set them */
-    unsigned calls; /* begun with a workspace for one call, by its owner */
-    bool points;    /* it may point to a workspace, freed or not, unless setting the stream ends its
-                       use */
+    unsigned calls; /* calls of tarn_workspace_begin() that have no end yet */
+    bool points;    /* a workspace of tarn was set in the vendor's handle, and was not taken out by
+                       set_workspace(NULL, 0): the handle may point to it, even if it was freed */
     bool own_captured;            /* a graph may use its original memory: it gets no workspace any
                                      more */
     struct workspace *workspaces; /* by stream and capture */
     struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points
                                      to, unless freed */
-    struct workspace *lent;       /* serves calls of another library by the owner; in the list, not
-                                     freed either */
+    struct workspace *lent;       /* one of `workspaces` that serves the owner's calls of another
+                                     library (`workspace_lender`): like `bound`, it is not freed */
 
-    /* The owner's: the function of the library that failed in the bind that it is making; NULL:
-     * none. */
+    /* Written by the owner during a bind: the function of the library that failed; NULL: none. */
     struct refused {
         const char *call;
         int code;
@@ -88,10 +87,11 @@ struct shelf {
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
 
-/* What a thread's get reads: one per library and device. All zero: nothing. */
+/* What a thread's get reads without a lock: one slot per library and device. Only the thread uses
+ * it. All zero: the thread has no handle here. */
 struct slot {
     uint64_t changes;    /* process_changes when the rest was valid; 0: not valid */
-    tarn_stream stream;  /* the thread's current one, as it is written there */
+    tarn_stream stream;  /* the value of thread->current at the last get */
     void *vendor;        /* the handle to return */
     struct handle *held; /* all handles of the thread here; the first one is `vendor` */
 };
@@ -100,14 +100,16 @@ struct slot {
 struct making {
     struct undo undo;
     struct shelf *shelf;
-    struct making *outer; /* which asked for it */
+    struct making *outer; /* the create during which this one began; NULL: none */
     struct handle *handle;
     bool first; /* it runs alone */
 };
 
 #define LIBRARIES (TARN_MAX_LIBRARIES + 1)
 
-/* The handles of a thread. Never unmapped: another thread takes it over. */
+/* The handles of a thread. When the thread ends, the holder is put on a list of free ones, and
+ * another thread takes it over; its memory is never unmapped. Only its thread uses fields that name
+ * no lock. */
 struct holder {
     atomic_uint busy;                       /* the thread is in a call that may reach a vendor:
                                                tarn_shutdown() waits */
@@ -136,8 +138,8 @@ tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct 
 /* The same, but as its last user left it: the caller sets what it needs in the vendor's handle. */
 tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry,
                                    struct stream *stream, struct handle **handle);
-/* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as
- * before. */
+/* Takes an available handle, or creates one. From then on it counts as in use. It is still bound to
+ * the stream that it was bound to before. */
 tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream,
                        uint64_t wait_ns, struct handle **handle);
 /* Brackets what is done with a handle that was taken: if a call of the library does not return, the

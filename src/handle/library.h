@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn knows of a vendor library: one row, and one small file, each. Adding a library is
- * adding a file and its line in TARN_LIBRARY_LIST. tests/abi/ compares the prototypes declared here
- * with the vendors' headers. */
+/* What tarn knows of a vendor library: a row, which is a small file of its own in libraries/. To
+ * add a library, add such a file and a line to TARN_LIBRARY_LIST. tests/abi/ compares the
+ * prototypes that are written here with the vendors' headers. */
 #ifndef TARN_HANDLE_LIBRARY_H
 #define TARN_HANDLE_LIBRARY_H
 
@@ -13,7 +13,7 @@
 
 struct handle;
 
-/* How its version is asked for. */
+/* How a library is asked for its version. */
 enum version_call {
     VERSION_NONE,
     VERSION_BY_PROPERTY, /* int f(int which, int *value): major, minor, patch */
@@ -23,15 +23,18 @@ enum version_call {
     VERSION_BY_TEXT    /* int f(char *, size_t) */
 };
 
-/* A setting of a handle: int set(handle, int) and int get(handle, int *), or with void * for int.
- * Left out where the library lacks them. What a new thread finds is what the handle had when it was
- * made; 0 where the row names no `get`. */
+/* A mode of a handle, by the names of two functions: int set(handle, int) and int get(handle,
+ * int *); with `is_pointer` the value is a void *. A name that the library lacks is skipped. When a
+ * handle goes to another thread, tarn sets the value that `get` returned for the new handle, or 0
+ * if the row names no `get`. */
 struct library_mode {
     const char *set, *get;
     bool is_pointer;
 };
 
-/* The first ones can be set for all handles of a library: tarn_handle_mode_set(). */
+/* Places in a row's `modes`. tarn_handle_mode_set() can set those below COMMON_MODES. To add one
+ * there, also add it to tarn_handle_mode, to the table in modes.c and to ENTRY in registry.c. A row
+ * uses the places from MODE_FURTHER on as it likes. */
 enum {
     MODE_MATH,
     MODE_ATOMICS,
@@ -50,8 +53,8 @@ struct library {
     const char *name;
     tarn_platform platform;
     const char *sonames[LIBRARY_SONAMES]; /* newest first; NULL ends them */
-    /* By soname: which releases of the toolkit have it. Any, where it comes apart from the toolkit
-     * or its soname never changed. */
+    /* By soname: the releases of the toolkit that it belongs to, as bits. LIBRARY_ANY_RELEASE if
+     * the library is published apart from the toolkit, or its soname never changed. */
     unsigned releases[LIBRARY_SONAMES];
 
     /* Symbols. */
@@ -81,26 +84,28 @@ struct library {
     bool unset_workspace;  /* setting the stream does not end the use of a workspace:
                               set_workspace(NULL, 0) does */
     bool unchecked;        /* no vendor header has been compared with this row */
-    /* The handle is the caller's structure: create initializes and destroy ends what lies at a
-     * pointer to so many bytes. 0: it is a pointer, which create gives. */
+    /* 0: the handle is a pointer, which create returns. Otherwise it is a structure of so many
+     * bytes, which tarn allocates: create and destroy get its address. */
     size_t handle_bytes;
     int create_number;
-    int out_of_memory[2]; /* statuses of create that mean so; 0: none */
-    int may_be_full[4];   /* statuses of create that a full device gives, and other causes too */
+    int out_of_memory[2]; /* statuses of create that mean "out of memory"; 0: none */
+    int may_be_full[4];   /* statuses of create that can mean it, but have other causes too; 0:
+                             none */
 
-    /* Bytes; NULL: no workspace */
+    /* Returns the bytes of a workspace. NULL: handles have none */
     size_t (*workspace_size)(int capability_major, int capability_minor);
     const char *workspace_variables[2]; /* of the environment */
-    tarn_library
-        workspace_lender; /* workspace_by_call: whose workspaces serve where the environment says
-                             so; 0: none's */
+    /* With workspace_by_call: the library whose workspaces serve this one too, if
+     * TARN_CUBLASLT_UNIFIED_WORKSPACE=1 is set; 0: none */
+    tarn_library workspace_lender;
 };
 
 #define TARN_LIBRARY_ROW(NAME, number, name) extern const struct library library_##name;
 TARN_LIBRARY_LIST(TARN_LIBRARY_ROW)
 #undef TARN_LIBRARY_ROW
 
-/* What libraries are made of: the calls, resolved. NULL where there is none. */
+/* The functions of a library that its row names, resolved. NULL: the library has no such
+ * function. */
 struct library_calls {
     int (*create)(void **handle);
     int (*create_with_number)(void **handle, int number);
@@ -119,10 +124,10 @@ struct library_calls {
     void *memory;
 };
 
-/* For give_memory: memory in the order of a vendor's stream, for the device of the handle. Gives
- * NULL when there is none. */
+/* For give_memory: allocates memory of the handle's device in the order of a vendor's stream. NULL:
+ * there is none. */
 void *handle_memory_alloc(struct handle *handle, size_t size, void *native_stream);
-/* False when the pointer is not tarn's. */
+/* Frees it in the order of a vendor's stream. False if the pointer is not tarn's. */
 bool handle_memory_free(struct handle *handle, void *pointer, void *native_stream);
 void *handle_vendor(struct handle *handle);
 /* The native stream that the handle is bound to. */

@@ -8,10 +8,10 @@
 #include "driver/loader.h"
 #include "handle/library.h"
 
-/* Opens the first file of a library that has what its row needs, in the order that tarn/handle.h
- * gives, and fills the calls that are not there yet. With no lock held.
- * TARN_ERROR_LIBRARY_NOT_FOUND with what was tried and why each failed, in `why`; then nothing else
- * is written. */
+/* Searches for a library's file in the order that tarn/handle.h describes, and opens the first one
+ * that has the functions which the row requires. Resolves those of `calls` that are NULL. Called
+ * with no lock held. On TARN_ERROR_LIBRARY_NOT_FOUND `why` receives what was tried and why each
+ * failed, and nothing else is written. */
 tarn_status library_search(const struct library *row, struct loaded *loaded,
                            struct library_calls *calls, char *why, size_t size);
 

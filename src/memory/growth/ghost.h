@@ -12,28 +12,34 @@
 
 #include "memory/heap/heap.h"
 
+/* A range of old addresses. While it is in its heap's list, the heap's lock protects it. Once it is
+ * taken out, it belongs to the thread that took it. */
 struct ghost {
     struct ghost *next;
     uintptr_t start;
     size_t size;    /* bytes, whole mappings */
-    uint64_t batch; /* idle: nothing uses the addresses any more */
+    uint64_t batch; /* once this batch of the heap is idle, no work uses the addresses any more */
 };
 
-/* NULL with an error text when the host is out of memory. Destroying NULL is fine. */
+/* Creates a ghost for ghost_begin_locked(). NULL with an error text if the host has no memory.
+ * Destroying NULL is allowed. */
 struct ghost *ghost_create(void);
 void ghost_destroy(struct ghost *ghost);
 
-/* Makes addresses of the heap a ghost, the fresh one given. */
+/* Puts a fresh ghost, which ghost_create() made, into the heap's list. It stands for the given
+ * addresses from now on. */
 void ghost_begin_locked(struct heap *heap, struct ghost *ghost, uintptr_t start, size_t size,
                         uint64_t batch);
 
-/* Takes the idle ghosts out of the heap, to be given to ghosts_end(); none while the store is
- * suspended, since a suspend ends them before the memory goes. And all of them, for code that has
- * waited for the work of the heap's stream since the last one began. */
+/* Takes the idle ghosts out of the heap's list. The caller passes them to ghosts_end(). While the
+ * store is suspended there are none to take: the suspend has ended them. */
 struct ghost *ghosts_take_locked(struct heap *heap);
+/* The same with all ghosts. For code that has waited for the stream's work since the newest ghost
+ * began, so that all of them are idle. */
 struct ghost *ghosts_take_all_locked(struct heap *heap);
-/* Unmaps and unclaims them, without the lock. Those that the driver does not unmap come back; gives
- * the first failure. */
+/* Unmaps the addresses of ghosts that were taken out, gives up the claim to them, and destroys the
+ * ghosts. Called without the heap's lock, which it takes to put a ghost back that the driver does
+ * not unmap. Returns the first failure. */
 tarn_status ghosts_end(struct heap *heap, struct ghost *ghosts);
 
 #endif

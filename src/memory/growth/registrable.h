@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Segments of registrable pools: a run is one segment, which is one piece, from when it is made
- * until it is given back as a whole. Nothing is joined to it or mapped elsewhere, so that one
- * registration covers all of it. */
+/* Segments of registrable pools. A segment is one piece, and one run of a heap, from its creation
+ * until it is given back as a whole. It is never joined to another, and its memory is never mapped
+ * elsewhere. So one registration covers all of it. */
 #ifndef TARN_MEMORY_REGISTRABLE_H
 #define TARN_MEMORY_REGISTRABLE_H
 
 #include "memory/heap/heap.h"
 
-/* As heap_grow(), by one segment more. Where the device or the limit has no room for it there is no
- * smaller one: that would depend on what else is on the device. */
+/* Does heap_grow() for a registrable store: adds one segment. If the device or its limit has no
+ * room for the usual size, the call fails and tries no smaller one. A smaller one would depend on
+ * what else is on the device, and ranks would then differ. */
 tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **span);
 
-/* The next segment of a store after the `*serial`th, whose number becomes `*serial`; false where
- * there is none. With no lock held. */
+/* Walks over a store's segments in the order of their creation. `*serial` is the number of the
+ * segment before, at first 0; it receives the number of the one found. False: there are no more.
+ * Called with no lock held. */
 bool registrable_next(struct store *store, uint64_t *serial, uintptr_t *start, size_t *size);
 
 #endif

@@ -19,49 +19,58 @@
 
 #include <tarn/observe.h>
 
-/* Whether a store's segments are a caller's, so that its growth and the release of its segments
- * call the caller's code. */
+/* True if a store's segments come from a caller's allocator. Then its growth, and the release of
+ * its segments, call the caller's code. */
 static inline bool store_calls_back(const struct store *store)
 {
     return store->allocator.alloc != NULL;
 }
 
-/* As heap_grow(), for a heap of a plain store: gets a segment of the size that the rules say, after
- * giving back what is too old, and where there is no memory, idle segments of the heap. Of a
- * caller's allocator: no lock held, moves not shared. */
+/* Does heap_grow() for a plain store: gets one segment, of the size that the store's rules say
+ * (arena/rules.h). First it gives back segments that were unused for too long, if the settings want
+ * garbage collection. If there is no memory, it gives back idle segments of the heap and tries
+ * again. For a caller's allocator no lock is held, not even `moving`. */
 tarn_status segment_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                          struct span **span);
 
-/* Takes idle segments out of a heap of a plain store, to be released: best the one that covers what
- * is wanted, else the largest, of large blocks first. Adds their bytes to `given`. */
+/* Takes idle segments out of a heap of a plain store and puts them at the front of `leaving`, until
+ * `*given` has reached `wanted` bytes or no more are idle. Adds their bytes to `*given`. It prefers
+ * the smallest segment that covers what is still wanted, then the largest; segments of the large
+ * zone come first. The caller passes the list to segments_release(). */
 void segments_detach_locked(struct heap *heap, size_t wanted, size_t *given, struct run **leaving);
 
-/* Moves idle segments of a heap that is left behind, at least `wanted` bytes where there are as
- * many, into another one, where both stores have the driver's. Gives their bytes; 0 also where they
- * are of another kind. */
+/* Moves idle segments of `from`, a heap that is left behind, into `heap`: at least `wanted` bytes,
+ * or all. Returns their bytes. Returns 0 if the segments of either store are not plain ones of the
+ * driver. */
 size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted);
 
-/* Gives detached segments back; those that are not taken are stuck, for segments_free_stuck() to
- * try again. The first failure, which for the latter is none where only a capture that tarn does
- * not know is in the way. */
+/* Gives detached segments back to the driver or the allocator, and destroys their runs. One that
+ * the driver does not take becomes *stuck*: it is in arena->stuck_segments, and still counts as
+ * reserved. Returns the first failure. Called with no lock held except, for segments of the driver,
+ * `moving`. */
 tarn_status segments_release(struct run *leaving);
+/* Tries once more to give stuck segments back. Returns the first failure; a refusal because of a
+ * capture that tarn does not know is none. */
 tarn_status segments_free_stuck(struct arena *arena);
 
-/* Of a raw store: gives back what is free in a heap and idle, or in order. What the driver does not
- * take stays. Never waits for an ordered store. */
+/* For a store whose segments are not reused (kind.reuses is false): gives back the heap's free
+ * segments that are idle, or that the driver frees in order. Does nothing while a known capture is
+ * open on the device. What the driver does not take stays. */
 void segments_return(struct heap *heap);
 
-/* Anchors the pieces, or the segment, of a range of a live block, with the lock of its heap held:
- * they stay then; and takes that back, with any lock or none. */
+/* Anchors the pieces, or the plain segment, under a range of a live block: they stay in place until
+ * the anchor is removed. Called with the lock of the block's heap held. */
 void pieces_anchor(const struct arena *arena, uintptr_t start, size_t size);
+/* Removes that anchor. Any lock may be held, or none. */
 void pieces_unanchor(const struct arena *arena, uintptr_t start, size_t size);
-/* What observers learn of the segment around an address of a live block, with the lock of its heap
- * held. */
+/* The mapping that observers know of the segment around an address of a live block. Called with the
+ * lock of the block's heap held. */
 tarn_mapping segment_range(uintptr_t address);
 
-/* The segment around an address: whether there is one, and its first span with the lock of its heap
- * held, or NULL with nothing held. */
+/* True if a plain segment contains the address. */
 bool segment_has(uintptr_t address);
+/* Finds the plain segment that contains an address. Returns its first span, with the lock of its
+ * heap held, which `heap` receives; NULL, with nothing held, if there is none. */
 struct span *segment_lock(uintptr_t address, struct heap **heap);
 
 #endif
