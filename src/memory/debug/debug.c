@@ -18,9 +18,9 @@
 #include <string.h>
 
 #define HISTORY 4096    /* the most records of ended blocks */
-#define TURN_FREES 16   /* freed blocks are checked after so many frees */
-#define TURN_PART 8     /* and after this part of the quarantine's bytes */
-#define ANY_DEVICE (-1) /* for debug_work(): none is emptied */
+#define TURN_FREES 16   /* freed blocks are checked after this many frees, */
+#define TURN_PART 8     /* and after frees of this part of the quarantine's bytes */
+#define ANY_DEVICE (-1) /* argument of debug_work(): empties no quarantine */
 
 static int order_by_start(const struct tree_node *a, const struct tree_node *b)
 {
@@ -33,12 +33,13 @@ mutex debug_lock = MUTEX_INITIALIZER(LOCK_DEBUG);
 static struct tree blocks = {.order = order_by_start}; /* debug lock */
 static struct debug_block *history[HISTORY];           /* debug lock */
 size_t debug_history = HISTORY;
-static size_t history_count;                                        /* debug lock: ever added */
+static size_t history_count;                                        /* debug lock: records ever
+                                                                       added */
 static struct debug_block *ready_first, **ready_end = &ready_first; /* debug lock */
 static struct object_pool objects = OBJECT_POOL(struct debug_block);
 
-static atomic_uint frees;         /* since the last turn that looked */
-static atomic_size_t freed_bytes; /* the same */
+static atomic_uint frees;         /* since freed blocks were last checked */
+static atomic_size_t freed_bytes; /* since freed blocks were last checked */
 static atomic_uint_fast64_t fillings;
 atomic_uint_fast64_t debug_blocks_let_go;
 
@@ -129,8 +130,8 @@ void debug_init(void)
         log_write(LOG_ERRORS, "TARN_DEBUG=check: %s", tarn_last_error());
 }
 
-/* Fills a part of a block in the order of its stream. False where that is not possible: the stream
- * captures, or the driver fails. */
+/* Fills a part of a block, in the order of its stream. False: the stream captures, or the driver
+ * fails. */
 static bool fill(const struct heap *heap, uintptr_t address, unsigned char value, size_t size)
 {
     struct device *device = heap->arena->device;
@@ -195,7 +196,7 @@ void debug_extended_locked(uintptr_t start, size_t size, size_t requested)
 
 /* Freeing -------------------------------------------------------------------------------------- */
 
-/* Whether a heap's stream captures. The driver is asked only if the stream certainly exists. */
+/* Whether a heap's stream captures. Asks the driver only if the stream certainly exists. */
 static bool heap_captures(const struct heap *heap)
 {
     if (heap->retired)
@@ -204,7 +205,7 @@ static bool heap_captures(const struct heap *heap)
                                          : stream_captures(heap->stream);
 }
 
-/* Makes a freed block wait for its own stream, and after that for debug mode. False if that is not
+/* Makes a freed block wait for its own stream, and then for debug mode. False if that is not
  * possible. */
 static bool wait_for_look(struct heap *heap, struct debug_block *block, struct use **uses)
 {
@@ -328,7 +329,7 @@ void debug_collect(struct arena *arena)
     }
 }
 
-/* Checks blocks whose work has ended, on all devices. */
+/* Checks freed blocks of all devices whose work has ended. */
 static void look(void)
 {
     struct error_before before;
@@ -350,10 +351,10 @@ bool debug_relieve(struct arena *arena, uint64_t *seen)
     return more;
 }
 
-/* Compares the vendor's current device with tarn's. A difference is reported once. */
+/* Compares the vendor's current device with tarn's. Reports each difference once. */
 static void compare_devices(void)
 {
-    static _Thread_local int told = -1; /* the vendor's that was reported last */
+    static _Thread_local int told = -1; /* the vendor's device at the last report */
     struct error_before before;
     int current = 0, own = thread_device();
     error_attempt_begin(&before);
@@ -377,7 +378,7 @@ static void compare_devices(void)
 void debug_turn(void)
 {
     if (atomic_load(&process_state) != PROCESS_RUNS)
-        return; /* in a child, threads that do not exist may hold the locks */
+        return; /* in a child of fork(), threads that do not exist there may hold locks */
     if (debug_has(DEBUG_CONTEXT))
         compare_devices();
     if (debug_has(DEBUG_CONTENTS) &&
@@ -410,7 +411,7 @@ void debug_forget(const struct store *store)
     mutex_unlock(&debug_lock);
 }
 
-/* Waits for the work of every heap's stream, because it filled the zones that are checked next. */
+/* Waits for the work of every heap's stream, since it filled the zones that are checked next. */
 static tarn_status look_at_live(struct arena *arena)
 {
     uint64_t last = atomic_load(&fillings);
@@ -431,7 +432,7 @@ static tarn_status look_at_live(struct arena *arena)
     }
     if (!status)
         debug_look_at_live(arena->device->number, last);
-    /* An unknown capture: then live blocks are not checked */
+    /* A capture that tarn does not know of: live blocks are not checked. */
     return status == TARN_ERROR_CAPTURE ? TARN_OK : status;
 }
 

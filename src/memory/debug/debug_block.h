@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What debug mode remembers of blocks, and how it reports: between debug.c, work.c and report.c. */
+/* What debug mode remembers of blocks, and how it reports. Shared by debug.c, work.c and
+ * report.c. */
 #ifndef TARN_MEMORY_DEBUG_BLOCK_H
 #define TARN_MEMORY_DEBUG_BLOCK_H
 
@@ -20,21 +21,22 @@ struct debug_site {
 
 enum debug_state {
     DEBUG_LIVE,
-    DEBUG_WAITING, /* freed; for the work of its streams */
-    DEBUG_READY,   /* to be looked at */
+    DEBUG_WAITING, /* freed; waits for the work of its streams */
+    DEBUG_READY,   /* waits to be checked */
     DEBUG_HELD,    /* in quarantine */
-    DEBUG_OVER,    /* to be let go */
-    DEBUG_GONE,    /* remembered for those who free it again */
+    DEBUG_OVER,    /* waits to be freed */
+    DEBUG_GONE,    /* ended; remembered in case it is freed again */
 };
 
 struct debug_block {
     struct tree_node node;    /* debug lock: by start, until it is gone */
     struct debug_block *next; /* debug lock: in the list of its state */
-    atomic_int state;         /* heap lock until ready, then `working`, then heap lock */
-    struct heap *heap;        /* constant, like all to `allocated`; not to be followed once it is
-                                 gone */
+    atomic_int state;         /* heap lock, then from DEBUG_READY to DEBUG_OVER `working`, then heap
+                                 lock */
+    struct heap *heap;        /* constant, as all fields to `allocated`; not followed once the block
+                                 is gone */
     int device;
-    uintptr_t start; /* of the block in its heap */
+    uintptr_t start; /* of the block, with its zones */
     size_t front;    /* bytes */
     uint64_t pool[2], owner;
     tarn_stream stream;
@@ -43,15 +45,13 @@ struct debug_block {
 
     size_t size, requested;     /* bytes; heap lock */
     struct debug_site freed;    /* debug lock */
-    atomic_uint_fast64_t zoned; /* the number of the filling of its zones; 0: they are not worth
-                                   looking at */
-    bool conflicted;            /* debug lock: a conflict about it was reported */
-    bool counted;               /* debug lock: among the leaks */
+    atomic_uint_fast64_t zoned; /* the number of the fill of its zones; 0: do not check them */
+    bool conflicted;            /* debug lock: a conflict about it has been reported */
+    bool counted;               /* debug lock: already counted in a leak report */
 };
 
-/* What a report says of a block: a copy, since its text is made with no lock. The names of
- * functions come from the loader, and whoever is inside the loader may be waiting for the debug
- * lock. */
+/* A copy of what a report says of a block. The text is made from it with no lock held: it needs the
+ * loader for names of functions, and a thread inside the loader may wait for the debug lock. */
 struct debug_facts {
     uintptr_t address;
     size_t requested;
@@ -68,63 +68,62 @@ static inline uintptr_t debug_address(const struct debug_block *block)
     return block->start + block->front;
 }
 
-/* Whether the contents of a heap's blocks may be touched: no capture or graph uses them, and there
- * is memory behind them. */
+/* Whether the contents of a heap's blocks may be touched: no capture or graph uses them, and they
+ * have memory. */
 static inline bool debug_may_touch(const struct heap *heap)
 {
     return !atomic_load(&heap->store->holds) && !atomic_load(&heap->store->suspended) &&
            !atomic_load(&heap->arena->device->lost);
 }
 
-/* The back zone: from its end on, at most this much of what the block has. */
+/* Bytes of the back zone that are filled: what follows the caller's bytes, at most
+ * DEBUG_BACK_MOST. */
 #define DEBUG_BACK_MOST ((size_t)1024)
 static inline size_t debug_back(const struct debug_block *block)
 {
     size_t rest = block->size - block->front - block->requested;
     return rest < DEBUG_BACK_MOST ? rest : DEBUG_BACK_MOST;
 }
-/* The part of the front zone that is filled, next to what the caller has. */
+/* Bytes of the front zone that are filled, directly before the caller's bytes. */
 #define DEBUG_FRONT_FILLED TARN_BLOCK_UNIT
 
 #define DEBUG_ZONE_BYTE 0xFB
 #define DEBUG_NEW_BYTE 0xCD
 #define DEBUG_DEAD_BYTE 0xDD
 
-/* How many blocks that are gone are remembered. Constant from the first use on; for tests, in which
- * what grows must stop soon. */
+/* How many ended blocks are remembered. Constant from the first use. Tests lower it. */
 extern size_t debug_history;
 
-/* debug.c: the blocks. A leaf, under which nothing is called but the log. */
+/* Protects the records of blocks in debug.c. A leaf, under which only the log is called. */
 extern mutex debug_lock;
-/* The block that has memory at an address, or the last one that had; NULL where none is
- * remembered. */
+/* The record of the block that contains an address, otherwise of the last block that did; NULL:
+ * none. */
 struct debug_block *debug_find_locked(uintptr_t address);
-/* The first that is not gone and begins at `from` or behind it. */
+/* The first block that has not ended and begins at or after `from`. */
 struct debug_block *debug_next_locked(uintptr_t from);
-/* The same of the block with a number of the checker's. */
+/* As debug_find_locked(), for the block with this number of the checker. */
 struct debug_block *debug_find_owner_locked(uintptr_t address, uint64_t owner);
 struct debug_block *debug_take_ready_locked(void);
 void debug_put_ready_locked(struct debug_block *block);
-/* Gathers the blocks of a device's heaps, or with NULL of all devices', whose work has ended, and
- * lets go what is over. */
+/* Makes freed blocks ready whose work has ended, and frees blocks that are over, on a device; NULL:
+ * on all. */
 void debug_collect(struct arena *arena);
-/* Blocks let go so far; blocks ready or about to be. */
+/* How many blocks were freed in this way; how many are ready or about to be. */
 extern atomic_uint_fast64_t debug_blocks_let_go;
 
-/* work.c: looks at what is ready, and lets go what is too much for the quarantine of its device; of
- * `device`, everything. */
+/* work.c. Checks blocks that are ready. Ends quarantine for the oldest blocks above its size, and
+ * for all blocks of `device`. */
 void debug_work(int device);
-/* Looks at the zones of live blocks of a device that were filled up to a number, by work that has
- * ended. */
+/* Checks the zones of live blocks of a device up to fill number `last`. That work has ended. */
 void debug_look_at_live(int device, uint64_t last);
-/* Gives the streams back. */
+/* Frees the device's streams. */
 void debug_work_finish(int device);
 
-/* report.c. What is known of a block. */
+/* report.c. Copies what is known of a block. */
 struct debug_facts debug_facts_locked(const struct debug_block *block);
 struct debug_facts debug_facts_of(const struct debug_block *block);
 
-/* Text that is put together, without the debug lock. */
+/* A text under construction. Without the debug lock. */
 struct debug_text {
     char text[3072];
     size_t length;
@@ -139,15 +138,15 @@ void debug_append_site(struct debug_text *text, const char *label, const struct 
 
 extern _Thread_local struct debug_site debug_here;
 
-/* Logs, counts and keeps a report for the caller's function; may abort. With any lock but the debug
- * lock. */
+/* Logs, counts and keeps a report for the caller's function; may end the process. The caller may
+ * hold any lock except the debug lock. */
 void debug_report(const tarn_debug_report *report, const struct debug_text *text);
-/* Calls the caller's function. No lock held. */
+/* Calls the caller's function for the reports that wait. No lock held. */
 void debug_deliver(void);
 uint64_t debug_count(void);
-/* What the checker has found. */
+/* Reports a conflict that the checker has found. */
 void debug_conflict(const struct driver_conflict *conflict);
-/* The list of live blocks of a device. */
+/* Reports the live blocks of a device as leaks. */
 void debug_report_leaks(int device);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's
- * function. Those are a list under `reports_lock`, a leaf; the function runs without it. A report
- * for which the host has no memory is printed and counted, and not given to the function. */
+/* How debug mode reports: call sites, texts, counts, and the reports that wait for the caller's
+ * function. These are in a list under `reports_lock`, a leaf; the function runs without it. If the
+ * host has no memory for a report, it is printed and counted, but not passed to the function. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -41,7 +41,7 @@ static atomic_uint_fast64_t count;
 
 #define STACK_MOST 48
 
-/* The frames from the caller's on, where the stack can be walked. */
+/* The frames from the caller's on, if the stack can be walked. */
 static unsigned walk(void *caller, void **frames)
 {
     unsigned kept = 0;
@@ -59,8 +59,8 @@ static unsigned walk(void *caller, void **frames)
 void debug_site_take(void *caller)
 {
     bool runs =
-        atomic_load(&process_state) == PROCESS_RUNS; /* in a child a lock of the unwinder's may be
-                                                        another thread's */
+        atomic_load(&process_state) == PROCESS_RUNS; /* in a child of fork(), another thread may
+                                                        have held a lock of the unwinder */
     debug_here.count = runs ? walk(caller, debug_here.frames) : 0;
 }
 
@@ -89,19 +89,18 @@ static const char *last_part(const char *path, size_t most)
     return length > most ? path + length - most : path;
 }
 
-/* How many frames are remembered: what looks names up reads the program's files, which takes
- * milliseconds. */
+/* Names that are cached: looking one up reads the program's files, which takes milliseconds. */
 #define NAMES 512
 
-/* What a frame is called. The same address under another object, after a dlclose(), is another
- * frame. */
+/* The name of a frame. After a dlclose(), the same address in another object is another frame. */
 struct frame_name {
     const void *frame, *base;
     char text[200];
 };
 
 static mutex names_lock = MUTEX_INITIALIZER(LOCK_DEBUG_NAMES);
-static struct frame_name *names; /* names_lock; NAMES of them, from the first report on */
+static struct frame_name *names; /* NAMES entries under names_lock, from the first report on; NULL
+                                    before */
 
 static unsigned name_slot(const void *frame)
 {
@@ -132,12 +131,12 @@ static void keep_name(const void *frame, const void *base, const char *text)
     mutex_unlock(&names_lock);
 }
 
-/* "attention (/srv/model.c:41)" where debug information knows; else "attention (model.so+0x1b2e1)",
- * or without its name. `symbols` is opened for the first frame that needs it. */
+/* "attention (/srv/model.c:41)" if there is debug information; otherwise "attention
+ * (model.so+0x1b2e1)", or without the name. Opens `symbols` for the first frame that needs them. */
 static void name_frame(const void *frame, struct symbols **symbols, char *text, size_t size)
 {
     Dl_info info = {0};
-    const char *call = (const char *)frame - 1; /* a return address may be that of the next
+    const char *call = (const char *)frame - 1; /* a return address may be the first of the next
                                                    function */
     bool loaded = dladdr(call, &info) && info.dli_fname;
     if (find_name(frame, info.dli_fbase, text, size))
@@ -221,7 +220,7 @@ void debug_describe(struct debug_text *text, const struct debug_facts *facts)
 
 /* Reports -------------------------------------------------------------------------------------- */
 
-/* On standard error; with the word quiet only where the log is asked for. */
+/* Prints on standard error; in quiet mode only if the log is on. */
 static void print_lines(const char *text)
 {
     while (*text) {
@@ -278,7 +277,7 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
     return report;
 }
 
-static _Thread_local bool delivers; /* this thread runs the caller's function */
+static _Thread_local bool delivers; /* this thread is in the caller's function */
 
 CALLS_BACK static void deliver(const struct waiting_report *report,
                                void (*function)(const tarn_debug_report *report, void *user),
@@ -294,7 +293,7 @@ void debug_deliver(void)
 {
     void (*function)(const tarn_debug_report *, void *) = NULL;
     void *user = NULL;
-    if (delivers) /* the function may call tarn */
+    if (delivers) /* that function may call tarn */
         return;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     delivers = true;
@@ -324,13 +323,13 @@ void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, v
 
 /* The checker ---------------------------------------------------------------------------------- */
 
-/* What a conflict is about: the blocks of both sides, which may be one, memory that was used before
- * its free and after it. */
+/* The blocks of a conflict: of both sides. They may be the same, if memory was used before and
+ * after its free. */
 struct parties {
     struct debug_facts facts[2];
     int count;
-    int64_t offset; /* of the conflict in the first */
-    bool said;      /* all about it, before */
+    int64_t offset; /* bytes from the start of the first block to the conflict */
+    bool said;      /* everything about it was reported before */
 };
 
 static void find_parties(const struct driver_conflict *conflict, struct parties *parties)
@@ -388,8 +387,8 @@ static bool same_site(const struct debug_site *a, const struct debug_site *b)
     return a->count == b->count && memcmp(a->frames, b->frames, a->count * sizeof *a->frames) == 0;
 }
 
-/* The sum of the blocks with the call site of the first one that is not counted yet. False when
- * there is none. */
+/* Sums up the blocks with the call site of the first one that is not counted yet. False: there is
+ * none. */
 static bool next_leak(int device, tarn_debug_report *report, struct debug_text *text)
 {
     const struct debug_block *first = NULL;

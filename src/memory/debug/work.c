@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Looking at blocks: their bytes are copied to the host on a stream of debug mode's own, when the
- * work that may touch them has ended. `working` is held over all of it, also over the waits for
- * these copies, which depend on no other work; it is taken under no other lock, and heaps' locks
- * are not taken under it. Its holder alone may touch blocks that are ready or in quarantine. If the
- * driver refuses a copy, the block is not checked; if a copy cannot be waited for, the block is
- * checked later. */
+/* Checks blocks. Their bytes are copied to the host, on a stream of debug mode's own, when the work
+ * that may touch them has ended. `working` is held over all of it, also over the waits for these
+ * copies, which depend on no other work. It is taken with no other lock held, and heaps' locks are
+ * not taken under it. Only its holder touches blocks that are ready or in quarantine. If the driver
+ * refuses a copy, the block is not checked. If a copy cannot be waited for, the block is checked
+ * later. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/debug/debug_block.h"
 
 #include <string.h>
 
-#define BUFFER ((size_t)1 << 20) /* bytes looked at in one go */
+#define BUFFER ((size_t)1 << 20) /* bytes copied at once */
 
 static mutex working = MUTEX_INITIALIZER(LOCK_WORKING);
 
@@ -21,14 +21,14 @@ static mutex working = MUTEX_INITIALIZER(LOCK_WORKING);
 static struct worker {
     struct device *device;
     driver_stream stream;
-    bool made;                                  /* the stream */
-    bool unsettled;                             /* something is queued on it that was not waited
+    bool made;                                  /* `stream` was created */
+    bool unsettled;                             /* something is queued on it and was not waited
                                                    for */
     struct debug_block *held_first, **held_end; /* the quarantine, oldest first */
     size_t held_bytes;
 } workers[TARN_MAX_DEVICES];
-static unsigned char *buffer; /* BUFFER bytes, or NULL; written by copies only until they are waited
-                                 for */
+static unsigned char *buffer; /* BUFFER bytes, or NULL; only copies that are not waited for yet
+                                 write to it */
 
 void debug_pause(void)
 {
@@ -42,8 +42,7 @@ void debug_go_on(void)
 
 /* The device's stream -------------------------------------------------------------------------- */
 
-/* Waits for what is queued. False where the driver cannot, and does not say that the device is lost
- * either. */
+/* Waits for queued copies. False if the driver cannot wait, and the device is not lost. */
 static bool settle(struct worker *worker)
 {
     if (!worker->unsettled)
@@ -54,7 +53,7 @@ static bool settle(struct worker *worker)
     return !worker->unsettled;
 }
 
-/* Whether blocks of the device can be looked at: there is a stream, and a buffer. */
+/* Whether blocks of the device can be checked: there is a stream, and a buffer. */
 static bool is_equipped(struct worker *worker)
 {
     if (!buffer)
@@ -74,10 +73,10 @@ static tarn_status copy_out(struct worker *worker, size_t at, uintptr_t address,
 
 /* Comparing ------------------------------------------------------------------------------------ */
 
-/* What differs in bytes that ought to be all the same. */
+/* The first and last difference in bytes that should all be equal. */
 struct difference {
     size_t first, last, count;
-    unsigned char value; /* of the first */
+    unsigned char value; /* the first one that differs */
 };
 
 static void compare(const unsigned char *bytes, size_t size, size_t offset, unsigned char wanted,
@@ -117,7 +116,7 @@ static void report_zone(const struct debug_block *block, const struct difference
     debug_report(&report, &text);
 }
 
-/* Looks at the zones of a block. False where that must be done again later. */
+/* Checks the zones of a block. False: it must be done again later. */
 static bool look_at_zones(struct worker *worker, const struct debug_block *block)
 {
     size_t back = debug_back(block);
@@ -157,8 +156,7 @@ static void report_write(const struct debug_block *block, const struct differenc
     debug_report(&report, &text);
 }
 
-/* Looks whether a block in quarantine is as it was left. False where that must be done again
- * later. */
+/* Checks that a block in quarantine is unchanged. False: it must be done again later. */
 static bool look_at_dead(struct worker *worker, const struct debug_block *block)
 {
     struct difference wrong = {0};
@@ -194,7 +192,7 @@ static void hold(struct worker *worker, struct debug_block *block)
     atomic_store(&block->state, DEBUG_HELD);
 }
 
-/* From ready to over, or into quarantine. False: later. */
+/* Checks a ready block: it is then over, or in quarantine. False: later. */
 static bool examine(struct worker *worker, struct debug_block *block)
 {
     if (!settle(worker))
@@ -222,7 +220,7 @@ static bool examine(struct worker *worker, struct debug_block *block)
     return true;
 }
 
-/* Lets the oldest in quarantine go. False: later. */
+/* Checks and ends the oldest block in quarantine. False: later. */
 static bool release_oldest(struct worker *worker)
 {
     struct debug_block *block = worker->held_first;
@@ -257,7 +255,7 @@ static void examine_ready(void)
     }
 }
 
-/* Driver calls of ours while the thread may have a capture open: nothing of them belongs to it. */
+/* Driver calls in a thread that may have a capture open: they are made outside it. */
 struct calls {
     struct error_before before;
     enum driver_capture_mode mode;
@@ -295,7 +293,7 @@ void debug_work(int device)
     mutex_unlock(&working);
 }
 
-/* The next live block at or behind an address that can be looked at. */
+/* The first live block at or after an address that can be checked. */
 static struct debug_block *next_live_locked(int device, uintptr_t from, uint64_t last)
 {
     struct debug_block *block = debug_next_locked(from);
@@ -326,7 +324,7 @@ void debug_look_at_live(int device, uint64_t last)
         uint64_t before = debug_count();
         possible = look_at_zones(worker, &copy);
         if (debug_count() != before)
-            atomic_store(&block->zoned, 0); /* said once; the record cannot go while `working` is
+            atomic_store(&block->zoned, 0); /* reported once; the record stays while `working` is
                                                held */
     }
     calls_end(&calls);

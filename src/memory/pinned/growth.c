@@ -3,12 +3,12 @@
 
 /* The driver's side of pinned memory: where segments come from, what is tried when the driver or
  * the limit refuses one, and how they go back. No lock is held over the driver's calls or over a
- * wait: a growth first takes its bytes from the limit (`growing`), and a segment that goes back has
- * left its pool before. If a request fails while other threads move memory, or free a block that
- * waits, it tries again when they have finished, since they may hold the memory that was missing.
+ * wait. A growth first reserves its bytes in the limit (`growing`), and a segment that goes back
+ * has left its pool before. If a request fails while other threads move memory, or free a block
+ * that waits, it waits for them and tries again, since they may have held the missing memory.
  *
- * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a
- * child shares would be copied at the next write, away from the device. */
+ * Registered memory comes from mmap() and is hidden from children of fork(). A page that a child
+ * shared would be copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread/thread.h"
@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define MOST_CLIMBS 16 /* of one request, while others move memory */
+#define MOST_CLIMBS 16 /* per request, while other threads move memory */
 
 /* ---- Memory from the driver ---- */
 
@@ -39,8 +39,8 @@ static void *touch_pages(void *argument)
     return NULL;
 }
 
-/* Makes the system provide the pages, which registering them would do one by one. The caller does
- * what no thread can be made for. */
+/* Touches all pages, because registering them would touch one at a time. The caller does the part
+ * of each thread that cannot be created. */
 static void touch_all(struct touch whole, unsigned threads)
 {
     struct touch touches[PINNED_THREADS];
@@ -91,8 +91,8 @@ static tarn_status source_give_back(const struct pinned_segment *segment)
     return status;
 }
 
-/* The thread's current device if it is in use, else one that is, so that no new context is made for
- * memory that is of no device. */
+/* The thread's current device if it is in use, otherwise any that is. So pinned memory, which
+ * belongs to no device, creates no context. */
 static int choose_device(void)
 {
     int wanted = thread_device();
@@ -138,7 +138,8 @@ void pinned_move_end_locked(void)
     pthread_cond_broadcast(&pinned.moved);
 }
 
-/* Whether more moves have ended than are known; waits for those that have begun. */
+/* Whether a move has ended since their number was `moves`, or segments are about to leave. If moves
+ * are in progress, first waits for one. */
 static bool moved_since(uint64_t moves)
 {
     mutex_lock(&pinned.lock);
@@ -151,7 +152,7 @@ static bool moved_since(uint64_t moves)
 
 /* ---- Growth ---- */
 
-/* Takes the bytes from the limit. */
+/* Reserves the bytes in the limit. */
 static tarn_status growth_begin(size_t size, struct pinned_settings *settings)
 {
     mutex_lock(&pinned.lock);
@@ -181,15 +182,15 @@ static void growth_end_locked(struct pinned_segment *segment, struct pinned_pool
     duration_add(&pinned.stats.host_alloc_time, ns);
 }
 
-/* A request on its way up. */
+/* A request that free memory does not serve. */
 struct climb {
     const struct pinned_request *request;
-    struct pinned_block *block; /* what serves it */
-    uint64_t moves;             /* that have ended and are known: those before it, and its own */
+    struct pinned_block *block; /* the result */
+    uint64_t moves;             /* ended moves that the climb has seen, including its own */
 };
 
-/* Gets a segment for the request from the driver, and serves it from there. TARN_ERROR_NO_ROOM
- * where it is too small. */
+/* Gets a segment from the driver, and serves the request from it. TARN_ERROR_NO_ROOM if the segment
+ * is too small for it. */
 static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
 {
     struct pinned_settings settings;
@@ -225,8 +226,9 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     return status;
 }
 
-/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made
- * grows without; so does everybody where it is not available, until another size is asked for. */
+/* Allocates the reserved segment at the first growth of the default pool. Requests of other threads
+ * grow without it meanwhile. If it cannot be allocated, it is not tried again until its size is set
+ * anew. */
 static tarn_status grow_reserved(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -243,7 +245,7 @@ static tarn_status grow_reserved(struct climb *climb)
     return status == TARN_OK ? TARN_OK : TARN_ERROR_NO_ROOM;
 }
 
-/* A segment of the usual size, or where there is no room for that, of the request's. */
+/* Allocates a segment of the usual size; if there is no room for that, of the request's size. */
 static tarn_status grow_usual(struct climb *climb)
 {
     const struct pinned_request *request = climb->request;
@@ -258,8 +260,8 @@ static tarn_status grow_usual(struct climb *climb)
 
 /* ---- Giving back ---- */
 
-/* Takes wholly free segments out of their pools until at most `keep` bytes would be left. Gives the
- * bytes taken. */
+/* Takes wholly free segments out of their pools until at most `keep` bytes would be left. Returns
+ * the bytes taken. */
 static size_t detach_free_locked(size_t keep, bool all)
 {
     size_t taken = 0, left = (size_t)pinned.stats.allocated_bytes.current - pinned.leaving_bytes;
@@ -275,7 +277,7 @@ static size_t detach_free_locked(size_t keep, bool all)
     return taken;
 }
 
-/* Gives one segment back. */
+/* Gives one segment back to the driver. */
 static tarn_status give_back(struct pinned_segment *segment)
 {
     int64_t start = now();
@@ -283,7 +285,7 @@ static tarn_status give_back(struct pinned_segment *segment)
     int64_t ns = now() - start;
     mutex_lock(&pinned.lock);
     pinned.leaving_bytes -= segment->size;
-    if (status) { /* its pool may be dead since */
+    if (status) { /* its pool may have ended meanwhile */
         pinned_segment_enter_locked(segment, &pinned.standard);
     } else {
         stat_add(&pinned.stats.allocations, -1);
@@ -317,7 +319,7 @@ tarn_status pinned_settle(uint64_t *moves)
     }
 }
 
-/* Waits for what other threads are giving back. */
+/* Waits for segments that other threads are giving back. */
 static void returns_wait(void)
 {
     mutex_lock(&pinned.lock);
@@ -351,7 +353,7 @@ tarn_status pinned_trim(size_t keep, bool all)
 
 /* ---- The climb ---- */
 
-/* Free memory, after a look at what has ended. */
+/* Tries free memory, after freeing blocks whose work has ended. */
 static tarn_status search(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -362,8 +364,7 @@ static tarn_status search(struct climb *climb)
     return status;
 }
 
-/* Gives back all that is wholly free and grows again; TARN_ERROR_NO_ROOM where there was nothing to
- * give. */
+/* Gives all wholly free segments back and grows again. TARN_ERROR_NO_ROOM if there were none. */
 static tarn_status swap(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -373,7 +374,7 @@ static tarn_status swap(struct climb *climb)
     return taken ? grow_usual(climb) : TARN_ERROR_NO_ROOM;
 }
 
-/* Waits until work has ended that some block waits for. False where there is none, or the wait
+/* Waits until some work has ended that a block waits for. False if there is none, or the wait
  * fails. */
 static bool wait_one(void)
 {
@@ -387,8 +388,8 @@ static bool wait_one(void)
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Whether a step has decided: it served the request, or failed for another reason than want of
- * room. */
+/* Whether a step has ended the climb: it served the request, or failed for another reason than lack
+ * of memory. */
 static bool decides(tarn_status status)
 {
     return status != TARN_ERROR_NO_ROOM && status != TARN_ERROR_OUT_OF_MEMORY;
@@ -420,7 +421,8 @@ static tarn_status climb_once(struct climb *climb)
     struct error_before refusal;
     tarn_status full = status;
     do {
-        error_attempt_begin(&refusal); /* the driver's word, or the limit's, stays the last error */
+        error_attempt_begin(&refusal); /* the refusal of the driver or the limit stays the last
+                                          error */
         hooks.collect_pools();
         status = search(climb);
         if (!decides(status))

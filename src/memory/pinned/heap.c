@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Segments of pinned memory, the blocks that they are cut into, and the way from an address to its
- * block. A segment is covered by its blocks without a gap, and of two neighbours one is not free,
- * or is `loose`: what was freed last is left as it is, for the next request of its size, until
- * another size is asked for. Free blocks are in bins of their pool, eight to a power of two; a
- * rounded request is the smallest size of a bin, so that any block of that bin and those above
- * fits. A block is found by its start in a table of those handed out last, which is only looked at
- * under the lock and believed only where the block says the same; else by the tree of segments and
- * the tree of that segment's blocks. All under the lock. */
+/* Owns segments of pinned memory, their blocks, and the way from an address to a block, under
+ * `pinned.lock`.
+ *
+ * Blocks cover a segment without a gap. Of two neighbours, one is not free or is `loose`. A loose
+ * block was freed lately and is not joined to its neighbours yet: the next request of its size gets
+ * it, until another size is requested. Free blocks are in bins of their pool, eight per power of
+ * two. A rounded request is the smallest size of a bin, so any block of that bin or a higher one
+ * fits.
+ *
+ * A block is found by its start in a table of blocks handed out lately. An entry counts only if the
+ * block confirms it. Otherwise the tree of segments leads to the tree of the segment's blocks. */
 #include "memory/pinned/heap.h"
 #include "base/pages.h"
 #include "base/status.h"
 
-#define BINS_LOG 3     /* of the bins to a power of two */
-#define BEST_OF 16     /* blocks of a request's own bin that are looked at */
-#define RECENT_BITS 12 /* of the table of blocks */
+#define BINS_LOG 3     /* log2 of the bins per power of two */
+#define BEST_OF 16     /* blocks of a request's own bin that are compared */
+#define RECENT_BITS 12 /* log2 of the entries of the table of blocks */
 
 static struct object_pool block_objects = OBJECT_POOL(struct pinned_block);
 static struct object_pool segment_objects = OBJECT_POOL(struct pinned_segment);
@@ -61,7 +64,7 @@ size_t pinned_round(size_t size, size_t max_round_threshold)
     return (size + step - 1) & ~(step - 1);
 }
 
-/* Units 1 to 7 have a bin each, then eight for each power of two. */
+/* Sizes of 1 to 7 units have a bin each. Then there are eight bins per power of two. */
 static unsigned bin_of(size_t size)
 {
     size_t units = size / PINNED_UNIT;
@@ -102,8 +105,8 @@ static void bin_remove(struct pinned_block *block)
     }
 }
 
-/* A free block of at least that size: the smallest of those looked at in its own bin, else any of
- * the next one that has some. */
+/* A free block of at least `size`: the smallest of those compared in its own bin, otherwise any of
+ * the next bin that is not empty. */
 static struct pinned_block *bin_search(const struct pinned_pool *pool, unsigned zone, size_t size)
 {
     unsigned bin = bin_of(size), looked = 0;
@@ -136,7 +139,8 @@ static struct pinned_block *block_create(void)
     return block;
 }
 
-/* The object of a block that is cut off another. Tests that count allocations see each. */
+/* An object for a block that is cut off another. While tests count allocations, always a new
+ * one. */
 static struct pinned_block *block_take(void)
 {
     struct pinned_block *block = pinned.spare;
@@ -146,7 +150,7 @@ static struct pinned_block *block_take(void)
     return block;
 }
 
-/* Takes a free block that is joined to its neighbour out of everything. */
+/* Takes a free block, which is joined to its neighbour, out of all lists and trees. */
 static void block_forget(struct pinned_block *block)
 {
     tree_remove(&block->segment->blocks, &block->by_address);
@@ -183,7 +187,7 @@ static tarn_status block_cut(struct pinned_block *block, size_t size)
     return TARN_OK;
 }
 
-/* Adds the block behind to a block; neither is in a bin. */
+/* Joins the next block to a block. Neither is in a bin. */
 static void block_join(struct pinned_block *block)
 {
     struct pinned_block *behind = block->next;
@@ -194,7 +198,7 @@ static void block_join(struct pinned_block *block)
     block_forget(behind);
 }
 
-/* Takes a block out of the list of loose ones. */
+/* Takes a block out of the list of loose blocks. */
 static void loose_remove(struct pinned_pool *pool, struct pinned_block *block)
 {
     unsigned place = block->loose - 1u;
@@ -216,7 +220,7 @@ void pinned_join_locked(struct pinned_pool *pool)
             bin_remove(next);
         }
         struct pinned_block *before = block->previous;
-        if (before && before->state == PINNED_FREE) { /* where that is loose its turn comes */
+        if (before && before->state == PINNED_FREE) { /* a loose one is joined later */
             bin_remove(before);
             block_join(before);
             block = before;
@@ -391,7 +395,7 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
         TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
     bin_remove(block);
     block->state = PINNED_UNUSED;
-    if (*recent_of(block->address) == block) /* its object goes back, and another thread may take it
+    if (*recent_of(block->address) == block) /* its object is freed, and another thread may take it
                                                 without the lock */
         *recent_of(block->address) = NULL;
     tree_remove(&pinned.segments, &segment->by_address);

@@ -3,8 +3,8 @@
 
 /* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave
  * the work to heap, wait and growth. A request that free memory serves, and the free of a block
- * that no stream uses, take the lock once and call no driver. `pinned_settings_lock` is held over
- * the start and the end of the background thread, which settings alone decide. */
+ * that no stream uses, take the lock once and call no driver. `pinned_settings_lock` is held while
+ * the background thread starts or ends, which only settings decide. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -25,11 +25,11 @@ static void pinned_shutdown(void)
     bool all = !tree_first(&pinned.segments);
     mutex_unlock(&pinned.lock);
     if (!all)
-        device_keep_driver(); /* live blocks keep their memory */
+        device_keep_driver(); /* live blocks keep their memory, and need the driver */
 }
 
-/* Starts or ends the thread that the settings ask for, then puts them in force. Without a thread,
- * whoever allocates looks for finished work. */
+/* Starts or ends the background thread as the settings say, then puts them in force. Without a
+ * thread, allocations check for finished work. */
 static void settings_apply(struct pinned_settings settings)
 {
     struct error_before before;
@@ -47,8 +47,7 @@ static void settings_apply(struct pinned_settings settings)
     mutex_unlock(&pinned.lock);
 }
 
-/* Takes over what the configuration says anew; what it does not change stays as it was set by a
- * call. */
+/* Applies settings that the configuration has changed. Others stay as calls have set them. */
 void pinned_configure(void)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
@@ -97,7 +96,8 @@ tarn_status pinned_ready(void)
     return status;
 }
 
-/* Gives back what is to go. What cannot is free memory still, and not the caller's failure. */
+/* Gives back what is in `leaving`. What the driver refuses is free memory again; the caller's call
+ * does not fail. */
 static void settle_quietly(void)
 {
     struct error_before before;
@@ -127,7 +127,7 @@ struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool)
 
 void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
 {
-    pool->keeper.holds = holds; /* nobody else knows the pool yet */
+    pool->keeper.holds = holds; /* no other thread knows the pool yet */
 }
 
 void pinned_pool_settle(struct pinned_pool *pool)
@@ -189,7 +189,7 @@ static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
     return status;
 }
 
-/* NULL: of the thread's current stream, which only matters where somebody routes. */
+/* `stream` NULL: the thread's current stream, which matters only while requests are routed. */
 static tarn_status allocate(struct stream *stream, size_t size, void **pointer)
 {
     pinned_route_hook *choose =
@@ -237,7 +237,7 @@ static tarn_status refuse_pointer(const void *pointer, const struct pinned_block
     return failed(TARN_ERROR_INVALID_POINTER, "%p is not pinned memory of tarn", pointer);
 }
 
-/* The block that begins there, or a refusal. */
+/* The live block that begins at a pointer, or why there is none. */
 static tarn_status find_start_locked(const void *pointer, struct pinned_block **block)
 {
     bool ours;
@@ -253,7 +253,7 @@ static bool may_be_captured_locked(const struct pinned_block *block)
     return block->captured && !pinned_is_unheld_locked(block->captured);
 }
 
-/* A block that a graph reads or writes stays as it is until nothing holds its pool any more. */
+/* Keeps a block that a graph may use, until no capture and no graph of its keeper is left. */
 static void keep_locked(struct pinned_block *block)
 {
     struct pinned_keeper *keeper = block->captured;
@@ -265,12 +265,11 @@ static void keep_locked(struct pinned_block *block)
     pinned.stats.kept_bytes += (int64_t)block->size;
 }
 
-/* The rest of a free: nobody else has the block now. */
+/* Completes a free without the lock. No other thread has the block now. */
 static void free_used(struct pinned_block *block)
 {
     struct error_before before;
-    error_attempt_begin(&before); /* a mark that cannot be recorded yet is not a failure of the
-                                     free */
+    error_attempt_begin(&before); /* a mark that cannot be recorded now is no failure of the free */
     pinned_uses_mark(block->uses);
     mutex_lock(&pinned.lock);
     pinned_wait_begin_locked(block);
@@ -289,7 +288,7 @@ tarn_status tarn_pinned_free(void *pointer)
     status = find_start_locked(pointer, &block);
     bool used = false, kept = !status && may_be_captured_locked(block);
     if (!status && block->captured)
-        block->captured->captured--; /* counts live blocks */
+        block->captured->captured--; /* counts live blocks only */
     if (!status && !kept)
         block->captured = NULL;
     if (kept) {
@@ -310,14 +309,14 @@ tarn_status tarn_pinned_free(void *pointer)
     return status;
 }
 
-/* The keeper for all graphs of the pool. */
+/* The keeper for all graphs of the same pool. */
 static struct pinned_keeper *keeper_of_all(struct pinned_keeper *keeper)
 {
     return keeper->parent ? keeper->parent : keeper;
 }
 
-/* A block that several graphs of one pool use is kept until nothing holds the pool. One that graphs
- * of several pools use is kept until somebody says that all graphs are gone: the end of one pool is
+/* Notes that a capture uses a block. If graphs of one pool share a block, the pool's keeper keeps
+ * it. If graphs of several pools do, the default pool's keeper does, since the end of one pool is
  * not enough. */
 static void capture_locked(struct pinned_block *block, struct pinned_keeper *keeper)
 {
@@ -331,7 +330,7 @@ static void capture_locked(struct pinned_block *block, struct pinned_keeper *kee
     keeper->captured++;
 }
 
-/* What keeps the blocks that the capture of a stream uses, retained; NULL for the default pool. */
+/* The keeper of blocks that a stream's capture uses, retained; NULL: the default pool's. */
 static struct pinned_keeper *keeper_for(struct stream *stream)
 {
     pinned_capture_hook *ask =
@@ -354,9 +353,9 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
         status = stream_find(stream, thread_device(), &found);
     if (status)
         return status;
-    /* The legacy stream never does; asked while another one does, the driver could not tell. Where
-     * it fails to tell, a guess would either keep the block for a graph that does not exist or give
-     * away what a graph uses. */
+    /* The legacy stream never captures; if it were asked during a capture, the driver could not
+     * tell. If the driver fails to tell, any guess would be wrong: either the block is kept for a
+     * graph that does not exist, or memory of a graph is reused. */
     bool known = stream_is_known(found);
     if (found->native && !known) {
         status = stream_ask_capture(found, &capture);
@@ -390,7 +389,7 @@ tarn_status pinned_usable(const void *pointer, size_t *size)
     return status ? TARN_ERROR_INVALID_POINTER : TARN_OK;
 }
 
-/* Before the first use there is no block; in a child of fork() the lock may be held for ever. */
+/* Before the first use there is no block. In a child of fork() the lock may never be released. */
 bool tarn_pinned_contains(const void *pointer)
 {
     bool ours;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads the pinned memory and changes nothing: for tests. What is checked stands in heap.h and at
- * the top of heap.c. */
+/* Checks the invariants of pinned memory, which heap.h and the top of heap.c state. For tests.
+ * Changes nothing. */
 #include "base/status.h"
 #include "memory/pinned/heap.h"
 
@@ -13,7 +13,7 @@ struct sums {
     size_t blocks, active, requested, pending, kept, segments, allocated;
 };
 
-/* Whether a pool's bins have a free block, once. */
+/* Whether a free block is in its pool's bins exactly once. */
 static bool is_in_bins(const struct pinned_pool *pool, const struct pinned_block *block)
 {
     unsigned found = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What freed blocks of pinned memory wait for. A use is made when a block is recorded on a stream,
- * so that freeing the block cannot fail; a mark that cannot be recorded then, since the stream
- * captures or the driver refuses, is recorded later. Each stream has a queue of its own, in the
- * order of the frees, and a look at it ends at the first use that has not ended: so a look costs a
- * question a stream, and no stream keeps back what another one has finished with. */
+/* What freed blocks of pinned memory wait for. A use is created when a block is recorded on a
+ * stream, so that a free cannot fail. If its mark cannot be recorded at the free, since the stream
+ * captures or the driver refuses, it is recorded later. Each stream has a queue in the order of the
+ * frees, and a check of it ends at the first use that has not ended. So a check asks the driver
+ * once per stream, and no stream holds back what another has finished with. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/pinned/heap.h"
@@ -73,7 +73,7 @@ static void use_destroy(struct pinned_use *use)
     object_free(&use_objects, use);
 }
 
-/* Marks the work of the stream so far, if that was not done. */
+/* Records a mark for the stream's work so far, if there is none yet. */
 static tarn_status use_mark(struct pinned_use *use)
 {
     if (use->marked)
@@ -89,7 +89,7 @@ void pinned_uses_mark(struct pinned_use *uses)
         (void)use_mark(uses);
 }
 
-/* Work on a device that is lost is over: nothing of it will ever touch memory again. */
+/* Work on a lost device counts as ended: it will never touch memory again. */
 static bool use_ended(struct pinned_use *use)
 {
     if (atomic_load_explicit(&device_at(use->stream->device)->lost, memory_order_relaxed))
@@ -165,8 +165,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
         block->captured = NULL;
         pinned.stats.kept_bytes -= (int64_t)block->size;
         if (block->uses) {
-            pinned_uses_mark(block->uses); /* a trim and a request that lacks memory wait for marks
-                                              alone */
+            pinned_uses_mark(block->uses); /* a trim, and a request that lacks memory, wait only for
+                                              marks */
             pinned_wait_begin_locked(block);
         } else {
             pinned_give_locked(block);
@@ -174,8 +174,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
     }
 }
 
-/* A block that a capture or a graph uses was kept while that was counted: so what is kept when
- * nothing is counted is used by none. */
+/* A block was kept while a capture or graph that uses it was counted. So when nothing is counted,
+ * no kept block is used. */
 bool pinned_is_unheld_locked(const struct pinned_keeper *keeper)
 {
     return keeper->holds && atomic_load(keeper->holds) == 0;
@@ -195,8 +195,8 @@ static bool stays(const struct pinned_keeper *keeper)
                           : keeper->kept != NULL;
 }
 
-/* Takes what keeps nothing out of the list, after what nothing holds any more was made free; and
- * ends what kept for a capture. */
+/* Frees kept blocks that nothing holds any more, and takes keepers without blocks out of the list.
+ * Ends the keepers of captures whose graphs have ended. */
 static void collect_keepers(const struct pinned_keeper *dying)
 {
     for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The background thread of the pinned memory: while blocks of whatever pool wait for work it looks
- * every 100 us what has ended, else it sleeps. It does nothing that requests do not do by
- * themselves when memory is short; with it blocks are free sooner, and those above max_cached_size
- * with the driver. Owns the thread. */
+/* Owns the background thread of pinned memory. While blocks wait for work, it checks every 100 us
+ * what has ended; otherwise it sleeps. Requests do the same when memory is short. With the thread,
+ * blocks are free sooner, and those above max_cached_size go back to the driver sooner. */
 #include "base/status.h"
 #include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
@@ -14,7 +13,7 @@
 #define LOOK_NS 100000
 
 static bool runs; /* changed by one caller at a time */
-static bool ends; /* pinned.lock */
+static bool ends; /* under pinned.lock */
 static pthread_t watcher;
 
 static void sleep_relocking(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A picture as structures of the public API. Owns nothing: the picture and the parts that are shown
- * go with the call, and the caller's function runs with no lock held. */
+/* Shows a picture as structures of the public API. Owns nothing: the picture exists only during the
+ * call. The caller's function runs with no lock held. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/callback.h"

@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Reads pools and heaps, each under its lock. Owns nothing. A pool's counters are complete only
- * with what the caches of its heaps have not published, and a heap's lock comes before the arena's.
- * So the pools are read first, and the rest is added heap by heap, to the pool with the same id.
- * Ids are never reused, so a pool that ended meanwhile is not mistaken for another. */
+ * with the counts that the caches of its heaps have not published, and a heap's lock comes before
+ * the arena's. So pools are read first, and each heap is added to the pool with its id. Ids are
+ * never reused, so a pool that ended meanwhile is not mistaken for another. */
 #include "memory/watch/occupancy.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/hands.h"
@@ -33,7 +33,7 @@ static struct pool_occupancy occupancy_store_locked(struct store *store, const t
     };
 }
 
-/* The default pool's counters are the device's, less those of the private pools. */
+/* The default pool's counters are the device's minus those of private pools. */
 static void occupancy_default_locked(struct arena *arena, struct pool_occupancy *view)
 {
     tarn_stats stats;
@@ -82,7 +82,7 @@ static void add_caches(struct heap *heap, struct pool_occupancy *views, size_t c
     mutex_unlock(&heap->lock);
 }
 
-/* What was counted at one moment and taken back at another is not a debt. */
+/* Counts read at different moments can be negative. */
 static void clamp(int64_t *value)
 {
     *value = *value > 0 ? *value : 0;
@@ -101,7 +101,7 @@ size_t occupancy_pools(struct arena *arena, struct pool_occupancy *views, size_t
     return count;
 }
 
-/* Blocks that are kept as they were freed: free, and in no tree. */
+/* Adds kept blocks, which are free but in no tree. */
 static void add_kept_locked(struct heap *heap, struct heap_occupancy *view)
 {
     counters_part_lock(&heap->part);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes pictures. Owns nothing. All heaps of a device are stopped: each by its lock, its caches by
- * revoking them, its kept spans by keeping none. So memory that goes from one to another is with
- * one of them; the moment is noted, and what the trace says of the device later is left out. A free
- * by a thread without the lock is in the trace a moment before its block is free: those are looked
- * up. */
+/* Takes pictures. Owns nothing. Stops all heaps of a device: takes their locks, revokes their
+ * caches, and keeps no blocks. So no memory is on its way from one heap to another. The moment is
+ * noted, and what the trace recorded of the device later is left out. A thread that frees without a
+ * lock writes the trace a moment before its block is free: join_trace() finds such blocks. */
 #include "memory/watch/picture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more item of a list, or NULL. */
+/* Adds an item to a list. NULL: no host memory. */
 static void *list_add(struct picture_list *list, size_t size)
 {
     if (list->count == list->room) {
@@ -35,7 +34,7 @@ static void *list_add(struct picture_list *list, size_t size)
 
 /* Heaps ---------------------------------------------------------------------------------------- */
 
-/* A block, or with PICTURE_FREE more of a free one that ends where it begins. */
+/* Adds a block. A PICTURE_FREE one enlarges the free block that ends where it begins. */
 static bool add_block(struct picture *picture, const struct picture_segment *segment,
                       struct picture_block block)
 {
@@ -100,7 +99,8 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
         .first_block = picture->blocks.count,
     };
     if (!segment.place)
-        return false; /* without host memory for it, the segment would be of another device */
+        return false; /* without host memory for its place, the segment would seem to be another
+                         device's */
     for (const struct span *span = run->first; span; span = span->next)
         if (!add_span(picture, &segment, span))
             return false;
@@ -111,7 +111,7 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
     return added;
 }
 
-/* Copies a heap that is stopped, and what its caches were told. */
+/* Copies a stopped heap, and the frees that other threads have left for its caches. */
 static bool add_heap(struct picture *picture, struct heap *heap)
 {
     bool done = true;
@@ -165,7 +165,7 @@ static bool add_device(struct picture *picture, int number)
                                       .moment = ticks_now()};
     struct arena *arena = arena_if_used(number);
     if (!arena)
-        return true; /* no context is made on a device that was not used */
+        return true; /* so that no context is created on an unused device */
     error_attempt_begin(&before);
     (void)driver->memory_info(number, &device->free, &device->total);
     error_attempt_end(&before, TARN_OK);
@@ -181,7 +181,7 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Takes out what was recorded of a device after it was stopped. */
+/* Removes records of a device from after it was stopped. */
 static void cut_trace(struct picture *picture)
 {
     struct trace_copy *trace = &picture->trace;
@@ -203,9 +203,9 @@ static void cut_trace(struct picture *picture)
     trace->count = kept;
 }
 
-#define FREED UINT32_MAX /* as the record of a block: the last that is said of it is its free */
+#define FREED UINT32_MAX /* `record` of a block whose last record is its free */
 
-/* A table of the blocks that are not free, by address: indices, and 1. */
+/* A table of the blocks that are not free, by address: 1 + their indices. */
 struct block_table {
     uint32_t *slots;
     size_t mask, bytes;
@@ -235,9 +235,9 @@ static bool table_make(const struct picture *picture, struct block_table *table)
     return table->slots;
 }
 
-/* Notes at each block which record of the trace made it. What was freed by a thread that had no
- * lock may still lie there live; where records are missing that may as well be another block, and
- * only one of the same size is known by its record. */
+/* Finds for each block the record that allocated it. A block whose last record is a free was freed
+ * by a thread without a lock. If records are missing, that may be another block: a record counts
+ * only if the size is equal. */
 static bool join_trace(struct picture *picture)
 {
     struct block_table table;
@@ -290,7 +290,7 @@ static struct picture_pool *pool_of_place(struct picture *picture, const struct 
                                 : NULL;
 }
 
-/* What each pool has in use, as its segments say. */
+/* Sums up each pool's memory in use from its segments. */
 static void sum_pools(struct picture *picture)
 {
     if (picture->pools.count)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The picture: what lies where in all heaps of all devices, each device at one moment, with what
- * the trace has said until then. */
+/* A picture: what is where in all heaps of all devices, each device at one moment, with the trace
+ * up to that moment. */
 #ifndef TARN_MEMORY_PICTURE_H
 #define TARN_MEMORY_PICTURE_H
 
@@ -14,20 +14,19 @@
 enum picture_state {
     PICTURE_FREE,
     PICTURE_LIVE,
-    PICTURE_WAITING /* freed, and used by other streams still */
+    PICTURE_WAITING /* freed, but still used by other streams */
 };
 
 struct picture_block {
     uintptr_t address;
-    size_t size, requested; /* bytes; 0 asked for where it is free */
-    uint32_t record;        /* index of its allocation in the trace, and 1; 0 where that is not
-                               known */
+    size_t size, requested; /* bytes; `requested` is 0 in a free block */
+    uint32_t record;        /* 1 + index of its allocation in the trace; 0: unknown */
     uint16_t tag;
     uint8_t state;
-    bool own; /* it is for the library's own use */
+    bool own; /* allocated by the library for itself */
 };
 
-/* A run of a heap: contiguous, mapped, and cut into blocks without a gap. */
+/* A run of a heap, cut into blocks without a gap. */
 struct picture_segment {
     uintptr_t address;
     size_t size;
@@ -45,22 +44,22 @@ struct picture_pool {
 
 struct picture_device {
     const char *name;
-    size_t total, free, reserved, limit; /* bytes; free: 0 where the driver does not say; SIZE_MAX
-                                            is no limit */
-    uint64_t moment;                     /* at which all its heaps stood still, in ticks */
+    size_t total, free, reserved, limit; /* bytes; free 0: unknown to the driver; limit SIZE_MAX:
+                                            none */
+    uint64_t moment;                     /* ticks: when all its heaps were stopped */
 };
 
-/* A list in whole pages. */
+/* An array in whole pages. */
 struct picture_list {
     void *items;
     size_t count, room;
 };
 
 struct picture {
-    struct picture_list blocks, segments, pools; /* segments in the order of addresses */
+    struct picture_list blocks, segments, pools; /* segments are ordered by address */
     struct picture_device devices[TARN_MAX_DEVICES];
     int device_count;
-    bool keeps_places; /* the numbers in it stay what they are: until it is finished */
+    bool keeps_places; /* until picture_finish(), numbers of places in it are not reused */
     struct trace_copy trace;
     struct ticks_scale scale;
 };
@@ -75,8 +74,8 @@ static inline struct picture_segment *picture_segments(const struct picture *pic
     return picture->segments.items;
 }
 
-/* Takes a picture, with the trace up to it. Stops a device's heaps for as long as their blocks are
- * copied. TARN_ERROR_OUT_OF_HOST_MEMORY. picture_finish() frees it, also after a failure. */
+/* Takes a picture, with the trace up to it. Stops a device's heaps while their blocks are copied.
+ * TARN_ERROR_OUT_OF_HOST_MEMORY. Call picture_finish() also after a failure. */
 tarn_status picture_take(struct picture *picture);
 void picture_finish(struct picture *picture);
 

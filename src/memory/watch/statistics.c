@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads and resets the counters of a device or a pool, with what its heaps have not published yet.
- * Owns nothing. */
+/* Reads and resets the counters of a device or a pool, including counts that its heaps have not
+ * published. Owns nothing. */
 #include "memory/watch/statistics.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
 
-/* The next heap that may be one of a store, or with NULL of a device; NULL starts and ends. */
+/* The next heap of a store; if it is NULL, of the device. NULL starts and ends. */
 static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
 {
     if (!store)
@@ -16,14 +16,15 @@ static struct heap *next_heap(struct arena *arena, struct store *store, struct h
     return store_is_default(store) ? heap_next_serving(store, heap) : heap_next_of(store, heap);
 }
 
-/* Whether a heap is a store's, or with NULL any; the default pool has two. Heap lock. */
+/* Whether a heap belongs to a store, or any if that is NULL. The default pool has two stores. Heap
+ * lock. */
 static bool is_of(const struct heap *heap, const struct store *store)
 {
     return !store || heap->store == store ||
            (store_is_default(store) && store_is_default(heap->store));
 }
 
-/* The heaps' own part of either reset. */
+/* Resets what the heaps themselves count. */
 static void reset_heaps(struct arena *arena, struct store *store, bool peak)
 {
     for (struct heap *heap = next_heap(arena, store, NULL); heap;

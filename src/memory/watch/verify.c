@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and
- * arena.h. */
+/* Checks the invariants that the tops of heap.h and arena.h state. Changes nothing. */
 #include "memory/watch/verify.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -18,10 +17,10 @@
 
 struct sums {
     size_t free_bytes, waiting_bytes;
-    bool alone; /* no other thread runs: everything can be read */
+    bool alone; /* no other thread runs, so everything can be read */
 };
 
-/* How often a magazine has a slot. */
+/* How many entries of a magazine are a slot; 0 or 1 is right. */
 static unsigned in_magazine(const struct slab *slab, unsigned slot)
 {
     const struct magazine *magazine = slab_owner(slab)->magazines[slab->class];
@@ -70,8 +69,7 @@ static bool in_tree(const struct zone *zone, const struct span *wanted)
     return false;
 }
 
-/* Whether the entry of a block's page is the block, or one before it in the page, or says that the
- * table knows. */
+/* Whether the entry of a block's page is the block, an earlier block of the page, or MAP_SHARED. */
 static bool is_entered(const struct span *span)
 {
     const struct span *entry = map_span(map_get(span->start));
@@ -145,7 +143,7 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     return TARN_OK;
 }
 
-/* What is kept is a block to its run, of the size and place that are remembered, and not live. */
+/* A kept block has the state of a block and the remembered size and start, and is not live. */
 static tarn_status kept_verify(const struct heap *heap)
 {
     for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
@@ -158,7 +156,7 @@ static tarn_status kept_verify(const struct heap *heap)
     return TARN_OK;
 }
 
-/* The same of what is in a hand, which is empty while it is closed. */
+/* The same for a hand's blocks. A closed hand is empty. */
 static const char *hand_contradiction_locked(const struct heap *heap, const struct hand *hand)
 {
     size_t bytes = 0;
@@ -233,7 +231,7 @@ void heap_check(struct heap *heap)
 }
 #endif
 
-/* Bytes of a run that have memory: all except those of a pool that is suspended. */
+/* Bytes of a run that have memory: all, or none if the pool is suspended. */
 static size_t run_mapped(const struct heap *heap, const struct run *run)
 {
     size_t bytes = 0;
@@ -244,9 +242,9 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
     return bytes;
 }
 
-/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`,
- * whose pieces count elsewhere, holes of its reservation, and addresses without any. What has plain
- * segments gives their bytes in `plain` alone. */
+/* Bytes of a heap's runs that have memory; of plain segments in `plain` instead. `left`: claimed
+ * bytes that are no such memory: ghosts (also in `ghosts`), whose pieces count elsewhere, holes of
+ * a reservation, and suspended addresses. */
 static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size_t *plain)
 {
     size_t bytes = 0;
@@ -270,7 +268,7 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     return segments ? 0 : bytes;
 }
 
-/* Whether a heap is in the sets that sets.c says. */
+/* Whether a heap is in the sets that sets.c demands. */
 static tarn_status sets_verify(struct heap *heap)
 {
     struct store *store = heap->store;
@@ -306,7 +304,7 @@ static tarn_status sets_verify(struct heap *heap)
     return text ? BROKEN(0, text) : TARN_OK;
 }
 
-/* Whether the tree of unclaimed addresses says what the bitmap says. */
+/* Whether the tree of unclaimed addresses agrees with the bitmap. */
 static tarn_status parts_verify(const struct arena *arena)
 {
     size_t longest = 0, length = 0;
@@ -339,7 +337,7 @@ static tarn_status store_verify(const struct store *store)
     return TARN_OK;
 }
 
-/* Bytes of the pieces that are mapped at a second address, once for each. */
+/* Bytes of pieces with a second address, each counted once. */
 static size_t second_bytes(const struct arena *arena)
 {
     size_t bytes = 0;

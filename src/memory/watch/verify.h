@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The invariants of a heap, checked by walking all of it: for tests, and for builds with
+/* Checks the invariants of a heap, by a walk over all of it. For tests and builds with
  * TARN_DEBUG_CHECKS. */
 #ifndef TARN_MEMORY_VERIFY_H
 #define TARN_MEMORY_VERIFY_H
@@ -10,9 +10,8 @@
 
 /* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant and the address. */
 tarn_status heap_verify(struct heap *heap);
-/* What a build with TARN_DEBUG_CHECKS does where a heap has changed: the same while other threads
- * run, so without what is theirs (slabs, taken spans). A broken invariant ends the process
- * there. */
+/* For builds with TARN_DEBUG_CHECKS, after a change in a heap. Other threads run, so slabs and
+ * taken spans are left out. A broken invariant ends the process. */
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 void heap_check(struct heap *heap);
 #else
@@ -22,7 +21,7 @@ static inline void heap_check(struct heap *heap)
 }
 #endif
 
-/* The same for every heap of a device, and for its arena. Nothing else of tarn may run. */
+/* The same for all heaps of a device, and its arena. No other code of tarn may run. */
 tarn_status arena_verify(struct arena *arena);
 
 #endif
