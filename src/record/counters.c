@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the arithmetic of the counters, and which of their parts are open. Every change of one event
- * is made under one hold of the counters' lock, or of a part's, so that a reader, who has the part
- * published, sees all of it or nothing.
+/* Owns the arithmetic of the counters, and which of their parts are open. All changes of one event
+ * are made under one hold of the set's lock, or of a part's. So a reader, who first publishes the
+ * parts, sees all of an event or nothing.
  *
- * What changes with every block is kept as few numbers: an allocation adds to two tallies and
- * compares with the peaks, a free subtracts from one. The statistics of both classes together, of
- * active blocks, and of what was freed are made when they are read. */
+ * What changes with every block is few numbers: an allocation adds to two tallies and compares with
+ * the peaks, a free subtracts from one. Sums over both classes, active blocks and freed blocks are
+ * computed when they are read. */
 #include "record/counters.h"
 
 static void class_add(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class class, int64_t change)
@@ -34,14 +34,13 @@ static bool is_oversize(const struct counters *counters, size_t size)
     return counters->values.max_split_size >= 0 && size >= (size_t)counters->values.max_split_size;
 }
 
-/* The set's bit. */
+/* The bit of a set. */
 static counters_oversize bit_of(const struct counters *counters)
 {
     return counters->parent ? COUNTERS_OVERSIZE_POOL : COUNTERS_OVERSIZE_DEVICE;
 }
 
-/* Counts what came in a set, where it is oversize there: its bit, or 0; and what goes, by the bits
- * that it has. */
+/* Counts a size in a set if it is oversize there. Returns the set's bit, or 0. */
 static counters_oversize oversize_add(const struct counters *counters, tarn_stat *stat, size_t size)
 {
     if (!is_oversize(counters, size))
@@ -67,7 +66,7 @@ static struct tally tally_difference(const struct tally *a, const struct tally *
     return (struct tally){a->blocks - b->blocks, a->bytes - b->bytes, a->requested - b->requested};
 }
 
-/* Raises a peak; true where it was below. */
+/* Raises a peak. True if it was lower. */
 static inline bool tally_raise(struct tally *peak, const struct tally *value)
 {
     bool raised = false;
@@ -91,8 +90,8 @@ static void active_peaks_raise(struct counters *counters)
     (void)tally_raise(&counters->active_peak[TARN_STAT_ALL], &all);
 }
 
-/* After a growth of what is live. Without waiting blocks what is active can pass its peak only
- * where what is live does. */
+/* Call after a growth of what is live. Without waiting blocks, active blocks can pass their peak
+ * only when live blocks pass theirs. */
 static inline void peaks_raise(struct counters *counters, int class)
 {
     struct tally all = tally_sum(&counters->live[0], &counters->live[1]);
@@ -105,8 +104,8 @@ static inline void peaks_raise(struct counters *counters, int class)
 
 /* Parts ---------------------------------------------------------------------------------------- */
 
-#define LOST_MOST 4   /* times that a part is closed early before it is apart */
-#define LOST_EARLY 64 /* blocks taken: closed before, it was opened in vain */
+#define LOST_MOST 4   /* a part becomes apart after so many early closes in a row */
+#define LOST_EARLY 64 /* fewer blocks taken than this: the part was closed early */
 
 #define UNBOUNDED ((struct tally){INT64_MAX / 2, INT64_MAX / 2, INT64_MAX / 2})
 
@@ -114,7 +113,8 @@ static const struct tally nothing[2];
 static const struct tally anything[2] = {{INT64_MIN / 8, INT64_MIN / 8, INT64_MIN / 8},
                                          {INT64_MIN / 8, INT64_MIN / 8, INT64_MIN / 8}};
 
-/* What a part that is published may count: between `least` and `most` of what is live since. */
+/* Bounds what a part that is now published may count: live blocks may change by `least` to
+ * `most`. */
 static void part_bound_locked(struct counters_part *part, const struct tally most[2],
                               const struct tally *most_all, const struct tally least[2])
 {
@@ -131,7 +131,7 @@ static struct counters *root_of(struct counters *counters)
     return counters->parent ? counters->parent : counters;
 }
 
-/* Publishes what peaks depend on. Both locks held; the part is open. */
+/* Publishes what peaks depend on. The caller holds both locks; the part is not closed. */
 static void part_publish_live_locked(struct counters_part *part)
 {
     for (int class = 0; class < 2; class ++) {
@@ -144,7 +144,7 @@ static void part_publish_live_locked(struct counters_part *part)
     part->room = part->most;
 }
 
-/* Publishes all. */
+/* Publishes everything. */
 static void part_publish_locked(struct counters_part *part)
 {
     part_publish_live_locked(part);
@@ -157,7 +157,7 @@ static void part_publish_locked(struct counters_part *part)
     }
 }
 
-/* For a part that may publish what raises a peak. */
+/* For a part that may publish something that raises a peak. */
 static void part_raise_locked(const struct counters_part *part)
 {
     for (struct counters *counters = part->counters; counters; counters = counters->parent) {
@@ -166,7 +166,7 @@ static void part_raise_locked(const struct counters_part *part)
     }
 }
 
-/* Both locks held; the part is open, and published. */
+/* Closes a part that is open and published. The caller holds both locks. */
 static void part_end_locked(struct counters *root, struct counters_part *part)
 {
     struct counters_part **link = &root->open;
@@ -180,8 +180,8 @@ static void part_end_locked(struct counters *root, struct counters_part *part)
     part->counters = NULL;
 }
 
-/* Before more is counted in a set: the exact part, which has been told how much that may be, is
- * closed; unless it is `part`, the one that is taken up, or NULL. */
+/* Call before more is counted in a set: closes the device's exact part, whose bound would be wrong.
+ * Not if it is `part`, which the caller has taken up; that may be NULL. */
 static void exact_end_locked(struct counters *root, const struct counters_part *part)
 {
     struct counters_part *exact = root->exact;
@@ -195,8 +195,8 @@ static void exact_end_locked(struct counters *root, const struct counters_part *
     counters_part_unlock(exact);
 }
 
-/* Publishes all parts of a device; no peak is raised by one beside what another has yet to publish.
- * An exact one is closed: it would have to be told anew how much it may count. */
+/* Publishes all parts of a device, and only then raises peaks. So a part raises no peak only
+ * because another has not published yet. Closes an exact part, whose bound would be wrong. */
 static void parts_publish_locked(struct counters *root)
 {
     for (struct counters_part *part = root->open; part; part = part->next) {
@@ -212,12 +212,12 @@ static void parts_publish_locked(struct counters *root)
         return;
     struct counters_part *exact = root->exact;
     counters_part_lock(exact);
-    part_publish_locked(exact); /* frees since */
+    part_publish_locked(exact); /* its frees since then */
     part_end_locked(root, exact);
     counters_part_unlock(exact);
 }
 
-/* The same, and closes all. Whoever competed begins anew. */
+/* The same, and closes all. Apart parts must become apart anew. */
 static void parts_close_locked(struct counters *root)
 {
     parts_publish_locked(root);
@@ -241,11 +241,11 @@ void counters_take_up(struct counters *root, struct counters_part *part)
         part_publish_locked(part);
     if (part->state == COUNTERS_APART) {
         part_publish_live_locked(
-            part); /* threads compete, so as little as possible: the rest goes with the next
-                      reading */
+            part); /* threads compete, so as little as possible is published here; the next reading
+                      publishes the rest */
         part_raise_locked(part);
         if (pthread_equal(root->thread, pthread_self()))
-            part->lost = 0; /* nobody competes any more */
+            part->lost = 0; /* threads do not compete any more */
     }
     root->thread = pthread_self();
 }
@@ -258,7 +258,7 @@ static void tally_lower(struct tally *tally, const struct tally *peak, const str
     tally->requested = room.requested < tally->requested ? room.requested : tally->requested;
 }
 
-/* An exact part may count as much as raises no peak of its sets. */
+/* Bounds an exact part: it may count as much as raises no peak of its sets. */
 static void part_limit_locked(struct counters_part *part)
 {
     struct tally most[2] = {UNBOUNDED, UNBOUNDED}, most_all = UNBOUNDED;
@@ -288,19 +288,20 @@ static void part_apart_locked(struct counters_part *part)
     part_bound_locked(part, most, &UNBOUNDED, less);
 }
 
-/* While there is a limit for oversize blocks each is held against it, which a part does not. */
+/* Whether there is a limit for oversize blocks. Then every block is compared with it, which a part
+ * does not do. */
 static bool has_limit(const struct counters *counters)
 {
     return counters->values.max_split_size >= 0 ||
            (counters->parent && counters->parent->values.max_split_size >= 0);
 }
 
-/* Both locks held; the part is published, unless it is apart. */
+/* Opens a part. The caller holds both locks; the part is published, unless it is apart. */
 static void part_open_locked(struct counters *root, struct counters *counters,
                              struct counters_part *part)
 {
     if (has_limit(counters))
-        return; /* it is closed: counters_max_split() */
+        return; /* parts stay closed while there is a limit */
     part->thread = pthread_self();
     if (part->state == COUNTERS_CLOSED) {
         part->counters = counters;
@@ -311,7 +312,7 @@ static void part_open_locked(struct counters *root, struct counters *counters,
     bool apart = part->lost >= LOST_MOST;
     if (apart && part->state == COUNTERS_APART)
         return;
-    if (part->state == COUNTERS_APART) { /* now it is exact */
+    if (part->state == COUNTERS_APART) { /* it becomes exact */
         part_publish_locked(part);
         part_raise_locked(part);
     }
@@ -342,8 +343,7 @@ void counters_part_compete(struct counters_part *part)
 void counters_part_close(struct counters_part *part)
 {
     counters_part_lock(part);
-    struct counters *counters = part->counters; /* which nobody sets while the heap is between two
-                                                   lives */
+    struct counters *counters = part->counters; /* constant while the heap has its store */
     counters_part_unlock(part);
     if (!counters)
         return;
@@ -377,7 +377,7 @@ counters_oversize counters_allocated_locked(struct counters *counters, struct co
     return oversize;
 }
 
-/* A block is live no more. */
+/* Ends a live block in a set. */
 static void live_end(struct counters *counters, int class, size_t size, size_t requested,
                      counters_oversize oversize)
 {
@@ -420,8 +420,8 @@ void counters_freed_and_completed(struct counters *counters, struct counters_par
     counters_return(root_of(counters), part, counters);
 }
 
-/* The block may be counted in a part that has not published it, and the exact part need not be
- * closed: what is active stays as it is. */
+/* Leaves the exact part open, because active blocks do not change. A part may have counted the
+ * block and not published it. */
 void counters_freed(struct counters *counters, size_t size, size_t requested,
                     counters_oversize oversize)
 {
@@ -442,7 +442,7 @@ void counters_not_freed(struct counters *counters, size_t size, size_t requested
     exact_end_locked(root_of(own), NULL);
     for (; counters; counters = counters->parent) {
         tally_add(&counters->live[0], 1, (int64_t)size, (int64_t)requested);
-        peaks_raise(counters, 0); /* which may have been reset since */
+        peaks_raise(counters, 0); /* the peaks may have been reset since the block was allocated */
     }
     counters_unlock(own);
 }
@@ -593,7 +593,7 @@ void counters_segment_kept(struct counters *counters, size_t size, bool large,
 counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size,
                                         bool large, counters_oversize oversize)
 {
-    counters_lock(from); /* that of the device, which has it either way, and of both */
+    counters_lock(from); /* the device's lock, which is that of both sets */
     if (from->parent) {
         segment_count(from, size, large, -1);
         oversize_end(from, &from->values.oversize_segments, oversize);
@@ -647,7 +647,8 @@ void counters_add(struct counters *counters, size_t scalar)
     counters_unlock(own);
 }
 
-/* One class of the counters that are made of tallies; or all, where they are the sums over both. */
+/* Computes one class of the statistics from tallies; or all, if the tallies are the sums over both
+ * classes. */
 static void class_read(const struct counters *counters, tarn_stats *stats, tarn_stat_class class,
                        const struct tally *live, const struct tally *waiting,
                        const struct tally *taken, const struct tally *freed,
@@ -698,7 +699,7 @@ void counters_read(struct counters *counters, tarn_stats *stats)
     counters_unlock(counters);
 }
 
-/* Every tarn_stat of a set lies in one of two lists; `change` is made on each. */
+/* Calls `change` for each tarn_stat of a set. */
 static void each_stat(tarn_stats *values, void (*change)(tarn_stat *stat))
 {
 #define X(name)                                              \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The counters behind tarn_device_stats_get(), one set per device, and one per pool, whose parent
- * is the device's: what is counted there is counted in both. Thread-safe: the sets of a device
- * share one lock. So that threads on different streams do not meet at it, each heap has a part of
- * them, with a lock of its own. */
+/* The counters behind tarn_device_stats_get(). There is a set per device and one per pool, whose
+ * parent is the device's: what a pool's set counts, the device's counts too. All sets of a device
+ * share one lock. So that threads on different streams do not compete for it, each heap counts in a
+ * part of a set, with a lock of its own. Thread-safe. */
 #ifndef TARN_RECORD_COUNTERS_H
 #define TARN_RECORD_COUNTERS_H
 
@@ -15,10 +15,9 @@
 #include <tarn/stats.h>
 
 #define COUNTERS_SMALL \
-    ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's small
-                         limit) */
+    ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's kSmallSize) */
 
-/* Blocks, as counted, rounded to the block unit, and asked for. */
+/* A number of blocks, their rounded bytes, and their requested bytes. */
 struct tally {
     int64_t blocks, bytes, requested;
 };
@@ -36,43 +35,43 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
             (most->requested - value->requested)) >= 0;
 }
 
-/* What one heap has counted and not published yet.
+/* What one heap has counted and not published yet. Its states:
  *
- *   closed  at first: each block is counted in the sets.
- *   exact   one part per device: it counts what cannot raise a peak, and what may is counted in the
- *           sets. Whoever counts more in the sets closes it first. So peaks are what they would be
- *           without parts.
- *   apart   of a heap that competes with other threads: it was closed again and again when it had
- *           hardly been opened. It counts up to COUNTERS_APART_* of difference before it publishes:
- *           a peak is off by at most that per part. It is exact again when the thread that takes it
- *           up also took up the device's last part. A reset of peaks or sums, and a change of
- *           max_split_size, close it and forget what it lost. A part of counters_part_compete()
- *           begins apart.
+ *    closed  counts nothing: each block is counted in the set. The state at first.
+ *    exact   one part per device. It counts only blocks that cannot raise a peak; others are
+ *            counted in the set. Code that counts more in the set closes it first. So peaks are the
+ *            same as without parts.
+ *    apart   for a heap that competes with other threads: other threads closed the part again and
+ *            again soon after it was opened. It counts up to COUNTERS_APART_* before it publishes,
+ *            so a peak may be wrong by that much per part. It becomes exact when its thread was the last
+ *            that took up a part of the device. It is closed, and `lost` is 0 again, after a
+ *            reset of peaks or sums and a change of max_split_size. A part of
+ *            counters_part_compete() begins apart.
  *
- * The open ones are in their device's list. Whoever reads the sets publishes all of them first. */
+ * Parts that are not closed are in their device's list. Code that reads a set first publishes all
+ * of them. */
 struct counters_part {
-    _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
-    struct tally room, most;            /* of both classes together, as below */
-    /* By class, small and large; all 0 while the part is closed */
+    _Alignas(CACHE_LINE) spinlock lock; /* protects everything below, and what must change together
+                                           with it */
+    struct tally room, most;            /* for both classes together; see `of` */
+    /* By class, small and large. All 0 while the part is closed. */
     struct counters_part_class {
-        struct tally room;  /* what may still be counted as taken; a free adds to it, up
-                               to `whole` */
-        struct tally whole; /* the most that `room` may become before the part is
-                               published */
-        struct tally most;  /* `room` when the part was last published: `most` - `room` is what has
-                               become live since */
-        struct tally taken; /* counted as taken since the part was last published */
+        struct tally room;  /* what it may still count as taken; a free increases it, up to
+                               `whole` */
+        struct tally whole; /* if `room` would exceed this, the part must be published first */
+        struct tally most;  /* `room` at the last publishing; `most` - `room` is the change of live
+                               blocks since then */
+        struct tally taken; /* taken since the last publishing */
     } of[2];
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
-    int64_t counted;            /* of an exact part: blocks taken since it was opened, except those
-                                   in `taken` */
+    int64_t counted;            /* exact: blocks taken since it was opened, without those in
+                                   `taken` */
     unsigned lost;              /* how often in a row another thread closed it before it had counted
-                                   64 blocks */
-    pthread_t thread;           /* of a part that is open: the thread that last opened it, or took
-                                   it up again */
-    struct counters *counters;  /* the set that the part belongs to; NULL while the part is
-                                   closed */
-    struct counters_part *next; /* in the device's list of open parts; the set's lock */
+                                   LOST_EARLY blocks */
+    pthread_t thread;           /* not closed: the thread that last opened it or took it up */
+    struct counters *counters;  /* the set it belongs to; NULL: closed */
+    struct counters_part *next; /* in the device's list of parts that are not closed; the set's
+                                   lock */
 };
 
 #define COUNTERS_APART_SMALL ((int64_t)8 << 20)   /* bytes, of the small class */
@@ -81,32 +80,34 @@ struct counters_part {
 
 struct counters {
     _Alignas(CACHE_LINE)
-        spinlock lock; /* of all below, where there is no parent; alone in its line, which others
-                          wait for */
+        spinlock lock; /* of the device's set: protects all of the device's sets; alone in its cache
+                          line, since other threads wait for it */
 
-    /* The next line is all that changes when a part that is apart publishes. Where there is no
-     * parent: the part in the list below that is exact, or NULL; and the last thread that had a
-     * part published to go on with it. By class, small and large: blocks. */
+    /* This line is all that changes when an apart part publishes. `exact`, of the device's set: the
+     * part that is exact, or NULL. `thread`, of the device's set: the last thread that took up a
+     * part. `live`: live blocks by class, small and large. */
     _Alignas(CACHE_LINE) struct counters_part *exact;
     pthread_t thread;
     struct tally live[2];
 
-    _Alignas(CACHE_LINE) struct counters *parent; /* or NULL; constant */
-    struct counters_part *open;                   /* where there is no parent: the list */
+    _Alignas(CACHE_LINE) struct counters *parent; /* the device's set; NULL: this is one;
+                                                     constant */
+    struct counters_part *open;                   /* of the device's set: the list of parts that are
+                                                     not closed */
 
-    /* By class. What was freed since the sums were reset is `before` + `taken` - `live`. */
+    /* By class. What was freed since the last reset of sums is `before` + `taken` - `live`. */
     struct tally taken[2], before[2];
-    struct tally waiting[2], waited[2]; /* freed, and not reusable yet; the same when the sums were
-                                           reset */
-    struct tally moved;                 /* since then: into the large class by growing, as if freed
-                                           and taken anew */
-    /* Of live; of live and waiting */
+    struct tally waiting[2], waited[2]; /* freed and not reusable yet; the same at the last reset of
+                                           sums */
+    struct tally moved;                 /* since that reset: blocks that have grown into the large
+                                           class; they count as freed and taken again */
+    /* The peaks of live blocks, and of live and waiting ones. */
     struct tally peak[TARN_STAT_CLASSES], active_peak[TARN_STAT_CLASSES];
 
-    tarn_stats values; /* all others */
+    tarn_stats values; /* all other statistics */
 };
 
-/* For code that has what `stat` is counted under. */
+/* The caller holds the lock under which `stat` is counted. */
 static inline void stat_add(tarn_stat *stat, int64_t change)
 {
     stat->current += change;
@@ -135,8 +136,8 @@ static inline void counters_unlock(struct counters *counters)
     spin_unlock(counters_lock_of(counters));
 }
 
-/* The sets that count a block or a segment as oversize. What came as that goes as that, whatever
- * the limit is by then. 0: none, as of every small block that a slab serves. */
+/* A bit for each set that counts a block or segment as oversize, at its arrival. Its end is counted
+ * in the same sets, whatever the limit is then. 0: none, as for every block of a slab. */
 typedef uint8_t counters_oversize;
 enum { COUNTERS_OVERSIZE_POOL = 1, COUNTERS_OVERSIZE_DEVICE = 2 };
 
@@ -150,8 +151,8 @@ static inline void counters_part_unlock(struct counters_part *part)
     spin_unlock(&part->lock);
 }
 
-/* A block was handed out; and freed by its owner, and reusable. Under the part's lock: false, and
- * nothing is counted, where the part must be taken up first. */
+/* Counts a block that was handed out, under the part's lock. False: nothing was counted, and the
+ * part must be taken up (counters_take_up()). */
 static inline bool counters_part_allocated_locked(struct counters_part *part, size_t size,
                                                   size_t requested)
 {
@@ -167,6 +168,7 @@ static inline bool counters_part_allocated_locked(struct counters_part *part, si
     return true;
 }
 
+/* The same for a block that its owner has freed and that is reusable. */
 static inline bool counters_part_freed_locked(struct counters_part *part, size_t size,
                                               size_t requested, counters_oversize oversize)
 {
@@ -182,15 +184,15 @@ static inline bool counters_part_freed_locked(struct counters_part *part, size_t
 
 /* Counting a block that the part alone cannot count. `device` is the device's set.
  *
- *   counters_take_up()   takes the locks of the set and of the part. Publishes what the part has
- *                        counted.
- *   between the two      the block is counted in the set. A part that is apart counts it itself if
- *                        it has room now.
- *   counters_return()    reopens the part if that is allowed, as a part of `counters`, and releases
- *                        both locks. With NULL the part stays in the set that it belongs to, if
- *                        any.
+ *    counters_take_up()   takes the locks of the set and of the part. Publishes what the part has
+ *                         counted.
+ *    then the caller      counts the block by counters_allocated_locked() or
+ *                         counters_freed_and_completed_locked(). They count in the set, or in an
+ *                         apart part that has room now.
+ *    counters_return()    opens the part again if that is allowed, as a part of `counters`, and
+ *                         releases both locks. NULL: the part stays in its set, if it has one.
  *
- * With `part` NULL the two functions in the middle need only the set's lock. */
+ * With `part` NULL the functions in the middle need only the set's lock. */
 void counters_take_up(struct counters *device, struct counters_part *part);
 counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part,
                                             size_t size, size_t requested);
@@ -205,47 +207,50 @@ void counters_return(struct counters *device, struct counters_part *part,
 void counters_freed_and_completed(struct counters *counters, struct counters_part *part,
                                   size_t size, size_t requested, counters_oversize oversize);
 
-/* For a new part, of threads that compete: it is apart from its first opening on. */
+/* Initializes a new part for threads that compete: it is apart when it is first opened. */
 void counters_part_compete(struct counters_part *part);
-/* Closes a part whose heap is about to be of another set. */
+/* Closes a part, before its heap gets another set. */
 void counters_part_close(struct counters_part *part);
 
-/* A block was freed by its owner; became reusable. Sizes in bytes. */
+/* Counts that a block was freed by its owner. Sizes in bytes. */
 void counters_freed(struct counters *counters, size_t size, size_t requested,
                     counters_oversize oversize);
+/* Counts that a freed block became reusable. */
 void counters_completed(struct counters *counters, size_t size);
-/* A free of a small block that was counted turns out to be its second. */
+/* Takes back the count of a free of a small block that was its second. */
 void counters_not_freed(struct counters *counters, size_t size, size_t requested);
-/* Small blocks that a thread has handed out and freed, counted by itself and published together. */
+/* Small blocks that a thread has taken and given. It counts them itself, and publishes them
+ * together. */
 struct counters_small {
     int64_t taken, given;                     /* blocks */
-    int64_t bytes_taken, bytes_given;         /* rounded */
-    int64_t requested_taken, requested_given; /* as asked for */
+    int64_t bytes_taken, bytes_given;         /* rounded bytes */
+    int64_t requested_taken, requested_given; /* requested bytes */
 };
 void counters_publish(struct counters *counters, const struct counters_small *small);
-/* The same into a copy: what is not yet published. */
+/* Adds counts that are not published yet to a copy of the statistics. */
 void counters_add_small(tarn_stats *stats, const struct counters_small *small);
 
-/* A live block grew in place. Where that makes it oversize, it is from then on. */
+/* Counts that a live block grew in place. If it becomes oversize by that, `oversize` says so. */
 void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested,
                        size_t more_requested, counters_oversize *oversize);
 
-/* Physical memory came from the driver; and went back: a piece, which is large, or a plain
- * segment. */
+/* Counts memory that came from the driver: a piece, which counts as large, or a plain segment. */
 counters_oversize counters_segment(struct counters *counters, size_t size, bool large);
+/* Counts that it went back. */
 void counters_segment_gone(struct counters *counters, size_t size, bool large,
                            counters_oversize oversize);
-/* A segment that was counted as gone is still there. */
+/* Takes back the count of a segment that went back, because it is still there. */
 void counters_segment_kept(struct counters *counters, size_t size, bool large,
                            counters_oversize oversize);
-/* From how many bytes on blocks and segments count as oversize; -1 is never. */
+/* Bytes from which blocks and segments count as oversize; -1: none does. */
 void counters_max_split(struct counters *counters, int64_t bytes);
-/* It became another pool's of the same device: what counts it as oversize then. */
+/* Counts that a segment moved to another pool of the same device. Returns which sets count it as
+ * oversize then. */
 counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size,
                                         bool large, counters_oversize oversize);
 
-/* Free memory beside other memory, by zone (small, large), of one heap and under its lock. A
- * device's is the sum over its heaps, its peak the sum of theirs. */
+/* Free spans beside other spans, of one heap, by zone (small, large). Under the heap's lock. A
+ * device's number is the sum over its heaps, and its peak the sum of their peaks. */
 struct counters_splits {
     tarn_stat count[2], bytes[2];
 };
@@ -255,7 +260,8 @@ static inline void counters_split(struct counters_splits *splits, size_t size, i
     stat_add(&splits->bytes[large], sign > 0 ? (int64_t)size : -(int64_t)size);
 }
 void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits);
-/* Keeps what a heap has counted that begins another life; what it has free is none. */
+/* Keeps the sums that a heap has counted, before the heap begins another life without free
+ * spans. */
 void counters_keep_splits(struct counters *counters, const struct counters_splits *splits);
 void counters_splits_reset_peak(struct counters_splits *splits);
 void counters_splits_reset_accumulated(struct counters_splits *splits);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns no table. A table's chunks and buckets are made under its lock and never given back; an
- * entry is written before its number stands in a chain, and not changed then. */
+/* Reads and adds values. Owns no table. Chunks and buckets of a table are created under its lock
+ * and never freed. An entry is complete before its number is in a chain, and constant from then
+ * on. */
 #include "record/intern.h"
 #include "base/pages.h"
 
@@ -10,7 +11,7 @@
 
 #define BUCKETS 16384
 
-/* What a chunk has for each value: the next number of its chain, then the value. */
+/* In a chunk, each value follows the next number of its chain. */
 static size_t entry_size(const struct intern *table)
 {
     return sizeof(uint64_t) + (table->size + 7) / 8 * 8;
@@ -43,7 +44,7 @@ static uint32_t find(const struct intern *table, const atomic_uint *bucket, cons
     return 0;
 }
 
-/* The entry after the last one, with its chunk made; NULL where there is no room. */
+/* The entry behind the last one; creates its chunk. NULL: no room. */
 static char *entry_new_locked(struct intern *table, uint32_t number)
 {
     if (number > table->most)
@@ -60,7 +61,7 @@ static char *entry_new_locked(struct intern *table, uint32_t number)
 
 static uint32_t add_locked(struct intern *table, atomic_uint *bucket, const void *value)
 {
-    uint32_t number = find(table, bucket, value); /* somebody may have come first */
+    uint32_t number = find(table, bucket, value); /* another thread may have added it meanwhile */
     if (number)
         return number;
     number = atomic_load_explicit(&table->used, memory_order_relaxed) + 1;

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The numbers of places. Pools and streams come and go while places stay in the rings, so a number
- * is used again when nothing refers to it: no record in a ring, no holder, and no thread that got
- * it recently and may be about to write it. This is checked when a quarter has been added since the
- * last check, so a trace that stays on needs only memory for what it shows. Owns the table, whose
- * chunks are never given back: a number that is in use can be read without a lock. */
+/* Owns the numbers of places. Pools and streams come and go without end, so a number is used again
+ * when nothing refers to it: no record in a ring, no holder, and no thread that got it recently and
+ * may be about to write it. This is checked when the number of places has grown by a quarter since
+ * the last check. So a trace that stays on needs memory only for what it shows. Chunks of the table
+ * are never freed: a number in use can be read without a lock. */
 #include "base/pages.h"
 #include "record/trace.h"
 
 #include <string.h>
 
-#define CHUNK 256   /* places */
+#define CHUNK 256   /* places per chunk */
 #define CHUNKS 4096 /* a million places; a record has 24 bits for a number */
 #define BUCKETS 65536
-#define FEW 1024 /* places that are added without a look */
+#define FEW 1024 /* places that are added before the first check */
 
 struct entry {
     struct trace_place place;
-    uint32_t next;    /* of its chain, or of the free ones; 0 behind the last */
-    uint32_t holders; /* who keep the number at hand */
-    uint32_t turn;    /* in which it was last given or dropped */
+    uint32_t next;    /* next in its chain, or in the list of free numbers; 0: last */
+    uint32_t holders; /* how often it is held */
+    uint32_t turn;    /* the turn in which it was last given or dropped */
     bool used;
 };
 
-/* A leaf: of all here, but that a place whose number one was given is read without. */
+/* Protects everything here. Exception: a number that is in use is read without it. A leaf. */
 static mutex places_lock = MUTEX_INITIALIZER(LOCK_PLACES);
 static _Atomic(struct entry *) chunks[CHUNKS];
 static uint32_t buckets[BUCKETS];
-static uint32_t most; /* numbers ever given: from 1 to this */
+static uint32_t most; /* numbers ever given: 1 to `most` */
 static uint32_t unused, turn = 1, added, keepers;
 
 static struct entry *entry_of(uint32_t number)
@@ -75,7 +75,7 @@ static void forget_locked(uint32_t number)
     unused = number;
 }
 
-/* Frees the numbers that nothing refers to. Without host memory it frees none. */
+/* Frees the numbers that nothing refers to. Frees none if the host has no memory for the check. */
 static void sweep_locked(void)
 {
     size_t bytes = most / 8 + 1;
@@ -96,7 +96,7 @@ static void sweep_locked(void)
     added = 0;
 }
 
-/* A number that nobody has; 0 where there is no room. */
+/* An unused number; 0: no room. */
 static uint32_t number_new_locked(void)
 {
     if (!unused && !keepers && added >= (most / 4 > FEW ? most / 4 : FEW))

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it
- * learned of a function (nongnu libunwind, unw_backtrace), where that library is installed, else
- * libc's backtrace() where it has one, as glibc has and musl has not. Under the thread sanitizer
- * libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
- * thread. */
+/* Call stacks, as return addresses. Owns the choice of the unwinder: libunwind's unw_backtrace(),
+ * which remembers functions, if that library is installed; otherwise libc's backtrace(), if it has
+ * one (glibc does, musl does not). Under the thread sanitizer always libc's: libunwind takes a lock
+ * at the end of a thread, when the sanitizer has forgotten the thread. */
 #include "record/stack.h"
 #include "base/thread/cancel.h"
 #include "record/trace.h"
@@ -20,13 +19,12 @@
 
 #define MOST_SKIPPED 8
 
-/* Set once. Threads that record may meet it while it is being found: then they have no stack
- * yet. */
+/* Set once. A thread that records before that gets no stack. */
 static int (*_Atomic unwind)(void **frames, int room);
-static atomic_bool looked; /* for an unwinder, whether there is one or not */
+static atomic_bool looked; /* the search for an unwinder is over, with or without one */
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting
- * for the loader. */
+/* Several threads may search at the same time, and find the same. No thread waits for another,
+ * which may be waiting for the loader. */
 static void find_unwinder(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -39,7 +37,7 @@ static void find_unwinder(void)
     if (found)
         memcpy(&walks, &found, sizeof walks);
     void *frames[2];
-    if (walks) /* the first stack may make the unwinder load and allocate, so one is taken here */
+    if (walks) /* the first stack may load libraries and allocate, so it is taken here */
         (void)walks(frames, 2);
     atomic_store(&unwind, walks);
     atomic_store(&looked, true);

@@ -7,11 +7,11 @@
 
 #include <stdbool.h>
 
-/* Whether that can be done here. Thread-safe, as is the walk. */
+/* Whether stacks can be walked in this process. Thread-safe, as is stack_walk(). */
 bool stack_can_be_walked(void);
 
-/* Return addresses, innermost first, at most `room`; perhaps one of this function's own before
- * them. How many: 0 where it cannot be done. Some 1 us. */
+/* Writes at most `room` return addresses, innermost first; the first may be in this function.
+ * Returns their number; 0: stacks cannot be walked. Takes about 1 us. */
 int stack_walk(void **frames, int room);
 
 #endif

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns what a look-up of symbols needs while it is open. libdw is opened when the first snapshot
- * with stacks is written, and stays; its prototypes are those of elfutils/libdwfl.h. */
+ * with stacks is written, and stays open. Its prototypes are those of elfutils/libdwfl.h. */
 #include "record/symbols.h"
 #include "base/pages.h"
 #include "base/thread/lock.h"
@@ -45,12 +45,12 @@ static atomic_bool looked;
 
 struct symbols {
     Dwfl *dwfl;
-    const void *own; /* where the library's own object is loaded; NULL in a program that has it
-                        inside */
+    const void *own; /* where the library's own object is loaded; NULL if it is linked into the
+                        program */
 };
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting
- * for the loader. */
+/* Several threads may search at the same time, and find the same. No thread waits for another,
+ * which may be waiting for the loader. */
 static void find_libdw(void)
 {
     struct dw here = {.there = false};
@@ -83,7 +83,7 @@ static void find_libdw(void)
     mutex_unlock(&symbols_lock);
 }
 
-/* Where the library's own object is loaded, unless it is the program's. */
+/* Where the library's own object is loaded; NULL if that is the program. */
 static const void *own_base(void)
 {
     Dl_info own, program;
@@ -123,7 +123,7 @@ static void copy(char *to, size_t size, const char *text)
 void symbols_find(struct symbols *symbols, uint64_t address, struct symbol *symbol)
 {
     Dl_info info = {0};
-    uint64_t call = address - 1; /* a return address may be the next function's */
+    uint64_t call = address - 1; /* a return address may be the first of the next function */
     *symbol = (struct symbol){.line = 0};
     snprintf(symbol->name, sizeof symbol->name, "%#llx", (unsigned long long)address);
     copy(symbol->file, sizeof symbol->file, "??");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The names of return addresses of this process: function, file and line where debug information is
- * there and elfutils' libdw is installed; else what the dynamic linker knows. */
+/* Names of return addresses of this process: function, file and line if there is debug information
+ * and elfutils' libdw is installed; otherwise what the dynamic linker knows. */
 #ifndef TARN_RECORD_SYMBOLS_H
 #define TARN_RECORD_SYMBOLS_H
 
@@ -12,10 +12,10 @@
 struct symbol {
     char name[256], file[256];
     int line;
-    bool own; /* of the library itself */
+    bool own; /* it is in tarn itself */
 };
 
-/* Opened for one snapshot; NULL where the host has no memory. */
+/* Opened for one snapshot. NULL: no host memory. */
 struct symbols;
 struct symbols *symbols_open(void);
 void symbols_find(struct symbols *symbols, uint64_t address, struct symbol *symbol);

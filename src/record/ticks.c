@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is known of the stamps' rate: the moment at which ticks_init() ran, by both clocks. */
+/* Owns what the rate of the clock is computed from: the time of ticks_init(), by both clocks. */
 #include "record/ticks.h"
 
 #if defined __x86_64__
 #include <cpuid.h>
 #endif
 
-#define LEAST_MEASURE 2000000 /* ns that a rate is measured over at least */
+#define LEAST_MEASURE 2000000 /* ns: the shortest time over which the rate is measured */
 
 bool ticks_are_cycles;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A clock for stamps: the processor's own counter where that runs at one rate on all cores, else
+/* A clock for time stamps: the processor's counter if it runs at one rate on all cores, otherwise
  * the system's monotonic clock. */
 #ifndef TARN_RECORD_TICKS_H
 #define TARN_RECORD_TICKS_H
@@ -32,8 +32,8 @@ static inline uint64_t ticks_now(void)
     return ticks_of_system();
 }
 
-/* Before a stamp that must not be older than what this thread has seen: a processor reads its
- * counter ahead of loads before it. */
+/* Call before a stamp that must not be older than what this thread has seen: a processor may read
+ * its counter ahead of earlier loads. */
 static inline void ticks_fence(void)
 {
 #if defined __x86_64__
@@ -43,14 +43,15 @@ static inline void ticks_fence(void)
 #endif
 }
 
-/* Before the first stamp and a second thread; begins the measuring of the rate. */
+/* Call before the first stamp, while there is one thread. Begins measuring the rate. */
 void ticks_init(void);
 
-/* How stamps become times: measured from ticks_init() to now, so better the later. */
+/* How to convert stamps to times. Measured from ticks_init() to now, so later scales are more
+ * exact. */
 struct ticks_scale {
-    uint64_t ticks; /* at a moment */
-    int64_t ns;     /* the same moment, since 1970 */
-    double rate;    /* ns a tick */
+    uint64_t ticks; /* a moment in ticks */
+    int64_t ns;     /* the same moment in ns since 1970 */
+    double rate;    /* ns per tick */
 };
 struct ticks_scale ticks_scale_now(void);
 int64_t ticks_to_ns(const struct ticks_scale *scale, uint64_t ticks);

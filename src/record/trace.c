@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the rings and the tables of what repeats. The list of rings only grows; a ring whose thread
- * has ended keeps its records until another thread's overwrite them. */
+/* Owns the rings and the tables of repeated values. The list of rings only grows. A ring whose
+ * thread has ended keeps its records until another thread overwrites them. */
 #include "record/trace.h"
 #include "base/pages.h"
 
@@ -10,9 +10,9 @@
 
 #define LEAST_RECORDS 1024
 
-/* Bytes at the start of a ring that get pages of the usual size, so that a thread with few records
- * needs little memory. Behind them a thread writes much: there the page faults of the first round
- * cost as much as the records. */
+/* Bytes at the start of a ring with pages of the usual size, so that a thread with few records
+ * needs little memory. Behind them large pages are used: a thread that gets there writes much, and
+ * page faults of the first round would cost as much as the records. */
 #define SMALL_PART ((size_t)2 << 20)
 
 struct intern trace_regions = INTERN(struct trace_region, INTERN_MOST),
@@ -24,11 +24,11 @@ atomic_bool trace_on;
 atomic_int trace_stack_mode;
 
 static mutex rings_lock = MUTEX_INITIALIZER(LOCK_RINGS);
-static _Atomic(struct trace_ring *) rings; /* rings_lock to change */
-static unsigned threads;                   /* rings_lock: that had a ring */
-static atomic_size_t records_wanted;       /* of a ring that is made */
+static _Atomic(struct trace_ring *) rings; /* changes under rings_lock */
+static unsigned threads;                   /* rings_lock: threads that ever had a ring */
+static atomic_size_t records_wanted;       /* size of new rings */
 static atomic_uint_fast64_t records_lost;
-static atomic_uint_fast64_t whole_since; /* time; the greatest while nothing is recorded */
+static atomic_uint_fast64_t whole_since; /* time; UINT64_MAX while the trace is off */
 
 static struct trace_ring *ring_make_locked(void)
 {
@@ -51,14 +51,14 @@ bool trace_ring_fits(const struct trace_ring *ring)
     return ring->mask + 1 == atomic_load_explicit(&records_wanted, memory_order_relaxed);
 }
 
-/* Numbers the calling thread; 0 where all numbers are given. */
+/* A number for the calling thread; 0: none is left. */
 static uint16_t number_locked(void)
 {
     if (threads == UINT16_MAX)
         return 0;
     struct trace_thread thread = {.number = ++threads};
     (void)prctl(PR_GET_NAME, thread.name);
-    (void)intern(&trace_threads, &thread); /* else it has no name */
+    (void)intern(&trace_threads, &thread); /* without host memory the thread has no name */
     return (uint16_t)threads;
 }
 

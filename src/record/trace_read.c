@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads the rings while their threads write on: copies each, throws away what may have been
- * overwritten meanwhile, and merges the copies by time. Owns only the copy that it returns. */
+/* Reads the rings while their threads write: copies each, discards what may have been overwritten
+ * meanwhile, and merges the copies by time. Owns nothing; the caller owns the copy. */
 #include "base/pages.h"
 #include "record/trace.h"
 
 #include <string.h>
 
-#define AHEAD_RECORDS 256 /* how far two stamps of one block may be out of order at most, */
-#define AHEAD_TICKS 4096  /* and for how long */
+#define AHEAD_RECORDS \
+    256                  /* the stamps of one block may be out of order by at most so many
+                             records */
+#define AHEAD_TICKS 4096 /* and so many ticks */
 
-/* A ring's records in the copy, in order, and what it no longer had. */
+/* The records of one ring in the copy, and what the ring no longer had. */
 struct part {
     const struct trace_ring *ring;
     size_t first, count;
     uint64_t overwritten;
 };
 
-/* The first record that a ring still has and that was not cleared. A clear may have come since
- * `head` was read. */
+/* The first record that a ring still has and that was not cleared. There may have been a clear
+ * after `head` was read. */
 static uint64_t ring_first(const struct trace_ring *ring, uint64_t head)
 {
     uint64_t size = ring->mask + 1, begin = atomic_load(&ring->begin);
@@ -34,7 +36,7 @@ static size_t ring_count(const struct trace_ring *ring)
     return (size_t)(head - ring_first(ring, head));
 }
 
-/* Copies the newest of a ring's records, as many as there is room for. */
+/* Copies the newest records of a ring, as many as there is room for. */
 static void part_copy(struct part *part, struct trace_record *to)
 {
     const struct trace_ring *ring = part->ring;
@@ -68,7 +70,7 @@ static void merge_two(const struct trace_record *left, size_t lefts,
     memcpy(to, lefts ? left : right, (lefts + rights) * sizeof *to);
 }
 
-/* Merges parts by twos until there is one; gives the buffer that has it. */
+/* Merges parts in pairs until one is left. Returns the buffer that has it. */
 static struct trace_record *merge(struct part *parts, size_t count, struct trace_record *from,
                                   struct trace_record *to)
 {
@@ -101,7 +103,7 @@ static bool gives(const struct trace_record *record)
     return kind == TRACE_free || kind == TRACE_free_remote || kind == TRACE_free_completed;
 }
 
-/* The slot of an address in a table of a power of two of them; a free one where it has none. */
+/* The slot of an address in a table with a power of two of slots; if it has none, a free one. */
 static uint64_t *slot_of(uint64_t *table, size_t slots, uint64_t address)
 {
     size_t at = (size_t)(address * 0x9e3779b97f4a7c15u >> 20) & (slots - 1);
@@ -110,15 +112,14 @@ static uint64_t *slot_of(uint64_t *table, size_t slots, uint64_t address)
     return &table[at];
 }
 
-/* Has the free of a block that another thread then took stand before that: the stamps may be some
- * ns out of order. Without host memory for the table the order stays as it is. */
+/* Puts the free of a block before the allocation by another thread that follows it: the stamps may
+ * be out of order by some ns. Without host memory the order stays. */
 static void put_frees_first(struct trace_record *records, size_t count)
 {
     size_t slots = 1024;
     while (slots < 2 * count)
         slots *= 2;
-    uint64_t *live = pages_map(slots * sizeof *live); /* addresses, with bit 0 set while a block is
-                                                         there */
+    uint64_t *live = pages_map(slots * sizeof *live); /* addresses; bit 0: a block is there */
     for (size_t i = 0; live && i < count; i++) {
         if (!takes(&records[i]) && !gives(&records[i]))
             continue;
@@ -131,7 +132,7 @@ static void put_frees_first(struct trace_record *records, size_t count)
                 struct trace_record early = records[at];
                 memmove(&records[i + 1], &records[i], (at - i) * sizeof *records);
                 early.time = records[i + 1].time;
-                records[i++] = early; /* the slot stays live */
+                records[i++] = early; /* the block is still live */
             }
         }
         *slot = records[i].address | takes(&records[i]);
@@ -139,7 +140,7 @@ static void put_frees_first(struct trace_record *records, size_t count)
     pages_unmap(live, slots * sizeof *live);
 }
 
-/* The time from which on a ring misses nothing, 0 where it never did. */
+/* The time from which a ring misses nothing; 0: it misses nothing at all. */
 static uint64_t exact_time(const struct part *part, const struct trace_record *records)
 {
     if (!part->overwritten)
@@ -161,8 +162,7 @@ static size_t index_of(const struct trace_copy *copy, uint64_t time)
     return low;
 }
 
-/* Copies what the rings have, one after the other; gives the time from which on that is
- * everything. */
+/* Copies the rings, one after the other. Returns the time from which the copies are complete. */
 static uint64_t parts_copy(struct part *parts, size_t count, struct trace_copy *copy,
                            struct trace_record *to)
 {
