@@ -43,9 +43,9 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
  *            same as without parts.
  *    apart   for a heap that competes with other threads: other threads closed the part again and
  *            again soon after it was opened. It counts up to COUNTERS_APART_* before it publishes,
- *            so a peak may be wrong by that much per part. It becomes exact when its thread was the last
- *            that took up a part of the device. It is closed, and `lost` is 0 again, after a
- *            reset of peaks or sums and a change of max_split_size. A part of
+ *            so a peak may be wrong by that much per part. It becomes exact when its
+ *            thread was the last that took up a part of the device. A reset of peaks or sums, and a
+ *            change of max_split_size, close it and set `lost` to 0. A part of
  *            counters_part_compete() begins apart.
  *
  * Parts that are not closed are in their device's list. Code that reads a set first publishes all

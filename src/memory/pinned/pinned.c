@@ -269,7 +269,7 @@ static void keep_locked(struct pinned_block *block)
 static void free_used(struct pinned_block *block)
 {
     struct error_before before;
-    error_attempt_begin(&before); /* a mark that cannot be recorded now is no failure of the free */
+    error_attempt_begin(&before); /* a mark that cannot be recorded now does not fail the free */
     pinned_uses_mark(block->uses);
     mutex_lock(&pinned.lock);
     pinned_wait_begin_locked(block);

@@ -197,7 +197,7 @@ static tarn_status expect(struct parser *parser, int token, const char *what)
     return TARN_OK;
 }
 
-/* Fails because the present word is no value of the key. */
+/* Fails because the present word is not a value of the key. */
 static __attribute__((format(printf, 3, 4))) tarn_status
 refuse(const struct parser *parser, const char *name, const char *format, ...)
 {

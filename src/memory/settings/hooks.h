@@ -101,7 +101,7 @@ struct upper_hooks {
 
 extern struct upper_hooks upper_hooks;
 
-/* A tool that checks what kernels touch, and is told of each block. Only plain segments of the
+/* A tool that checks what kernels touch, and learns of each block. Only plain segments of the
  * driver and their blocks are announced, because a tool that watches allocations knows no other
  * memory. While there is an announcer, every block takes the slow path. Called with no lock held.
  * Sizes are as requested: a block of 100 bytes has size 100. */
