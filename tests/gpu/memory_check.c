@@ -3,7 +3,8 @@
 
 /* Memory that grows, is mapped anew, and goes back to the last byte: what the driver calls free is
  * the same before and after. A block that grows in place. Failures that are real: a request larger
- * than the device, and a limit. */
+ * than the device, and a limit. What a first growth by 1 GiB takes, beside the driver's own calls
+ * for one piece. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -16,6 +17,11 @@
                   whole pieces */
 #define LARGE (64 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
+#define WHOLE (1024 * MIB)
+#define ROUNDS 15
+#define WHOLE_PART \
+    72 /* a device of this many times WHOLE has WHOLE as one piece, also when other
+                         programs have some of it */
 
 static int64_t reserved(void)
 {
@@ -105,6 +111,61 @@ static void too_much(tarn_stream stream)
     (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
 }
 
+/* The least time that creating, mapping and opening one piece of WHOLE takes. */
+static bool own_calls(const char *name, uint64_t *least)
+{
+    const struct cu_allocation_properties properties = {
+        .type = CU_ALLOCATION_PINNED, .location = {.type = CU_LOCATION_DEVICE, .id = 0}};
+    const struct cu_access access = {.location = {.type = CU_LOCATION_DEVICE, .id = 0},
+                                     .flags = CU_ACCESS_READ_WRITE};
+    cu_address range = 0;
+    cu_piece piece = 0;
+    if (!CU(name, gpu.cuMemAddressReserve(&range, WHOLE, 0, 0, 0)))
+        return false;
+    uint64_t from = gpu_ns();
+    bool well = CU(name, gpu.cuMemCreate(&piece, WHOLE, &properties, 0)) &&
+                CU(name, gpu.cuMemMap(range, WHOLE, 0, piece, 0)) &&
+                CU(name, gpu.cuMemSetAccess(range, WHOLE, &access, 1));
+    uint64_t took = gpu_ns() - from;
+    *least = took < *least ? took : *least;
+    return well && CU(name, gpu.cuMemUnmap(range, WHOLE)) && CU(name, gpu.cuMemRelease(piece)) &&
+           CU(name, gpu.cuMemAddressFree(range, WHOLE));
+}
+
+/* The same of tarn, from nothing. */
+static bool first_growth(const char *name, tarn_stream stream, uint64_t *least)
+{
+    void *block = NULL;
+    uint64_t from = gpu_ns();
+    bool well = OK(name, tarn_alloc_on(stream, WHOLE, &block));
+    uint64_t took = gpu_ns() - from;
+    *least = took < *least ? took : *least;
+    return well && OK(name, tarn_free(block)) && OK(name, tarn_device_synchronize(0)) &&
+           OK(name, tarn_device_trim(0, 0));
+}
+
+static void whole(tarn_stream stream)
+{
+    const char *name = "memory: first growth by 1 GiB";
+    uint64_t own = UINT64_MAX, tarn = UINT64_MAX;
+    char text[160];
+    bool well = gpu_properties.memory > 2 * WHOLE;
+    if (!well) {
+        gpu_say(GPU_SKIP, name, "the device has too little memory");
+        return;
+    }
+    for (int i = 0; well && i < ROUNDS; i++)
+        well = own_calls(name, &own) && first_growth(name, stream, &tarn);
+    if (!well)
+        return;
+    snprintf(text, sizeof text, "tarn %.1f us; one piece created, mapped and opened %.1f us; %.2f",
+             (double)tarn / 1e3, (double)own / 1e3, (double)tarn / (double)own);
+    if (gpu_properties.memory / WHOLE_PART < WHOLE)
+        gpu_say(GPU_NOTE, name, "%s", text);
+    else
+        gpu_verdict((double)tarn <= 1.3 * (double)own, name, text);
+}
+
 int main(void)
 {
     int status = gpu_start();
@@ -141,6 +202,7 @@ int main(void)
     for (size_t i = 0; i < BLOCKS; i++)
         (void)OK("memory", tarn_free(blocks[i]));
     (void)OK("memory", tarn_device_trim(0, 0));
+    whole(stream);
     extend(stream);
     too_much(stream);
 

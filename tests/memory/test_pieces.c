@@ -54,6 +54,23 @@ static void pieces_get_smaller_as_the_device_fills(void **state)
     nothing_is_left(0);
 }
 
+/* On a device that is nearly empty, 256 MiB and more are one piece, until a 32nd of the heap's
+ * memory has been freed. */
+static void a_large_block_is_one_piece_while_blocks_stay(void **state)
+{
+    (void)state;
+    uint64_t less = 0, first = 0;
+    void *small = alloc_new(240 * MIB, &less), *one = alloc_new(256 * MIB, &first);
+    CHECK(less > 1 && first == 1);
+    OK(tarn_free(small));
+    uint64_t pieces = ledger_of(0).pieces, before = created();
+    void *wide = alloc_on(own, 600 * MIB); /* with what was freed */
+    CHECK(created() == before + 360 * MIB && ledger_of(0).pieces > pieces + 8);
+    OK(tarn_free(one));
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
 static void pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory(void **state)
 {
     (void)state;
@@ -117,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_get_smaller_as_the_device_fills),
+        cmocka_unit_test(a_large_block_is_one_piece_while_blocks_stay),
         cmocka_unit_test(pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory),
         cmocka_unit_test(what_is_little_beside_all_is_not_moved),
         cmocka_unit_test(of_free_memory_the_largest_part_moves_first),

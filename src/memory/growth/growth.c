@@ -48,6 +48,13 @@
  * memory, a piece is at most this part of what is reserved, or this many bytes. */
 #define RESERVED_PART 128
 #define SMALL_PIECE ((size_t)40 << 20)
+/* Each piece costs driver calls, so memory for one block of at least WHOLE_PIECE bytes is one piece
+ * while the heap's blocks stay: while at most this part of the bytes that it gained was freed. One
+ * block that later lies there holds all of the piece in place. So such a piece is at most
+ * WHOLE_TIMES what piece_largest_locked() returns, which is a 64th of an empty device. */
+#define WHOLE_PIECE ((size_t)256 << 20)
+#define WHOLE_TIMES 20
+#define RETURNED_PART 32
 /* A piece that is held in place matters if a small piece is more than this part of what is
  * reserved: below 7.5 GiB. */
 #define FELT_PART 192
@@ -131,14 +138,22 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-/* Bytes: about the largest piece that a growth without a plan creates. */
-static size_t largest_locked(const struct arena *arena)
+static size_t lesser(size_t a, size_t b)
 {
+    return a < b ? a : b;
+}
+
+/* Bytes: about the largest piece of `create` bytes that a growth without a plan creates. */
+static size_t largest_locked(const struct heap *heap, size_t create)
+{
+    const struct arena *arena = heap->arena;
     size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule),
-           largest = piece_largest_locked(arena);
+           largest = piece_largest_locked(arena), whole = lesser(create, largest * WHOLE_TIMES);
+    if (whole >= WHOLE_PIECE && heap->growths.returned <= heap->growths.gained / RETURNED_PART)
+        return whole;
     if (beside < SMALL_PIECE)
         beside = SMALL_PIECE;
-    return largest < beside ? largest : beside;
+    return lesser(largest, beside);
 }
 
 /* Whether a piece that one block holds in place matters: a small piece is more than its part of
@@ -409,7 +424,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
         }
         growth->size = total + growth->create;
         growth->largest = profile->part ? round_up(growth->create / profile->part, arena->granule)
-                                        : largest_locked(arena);
+                                        : largest_locked(heap, growth->create);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);

@@ -458,6 +458,8 @@ void span_give_locked(struct heap *heap, struct span *span)
     span->requested = 0;
     span->tag = 0;
     span->own = false;
+    if (span->zone == ZONE_LARGE)
+        heap->growths.returned += span->size;
     span_return_locked(heap, span);
 }
 
