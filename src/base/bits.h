@@ -26,7 +26,7 @@ static inline void bits_mark(uint64_t *words, size_t from, size_t end, bool valu
     }
 }
 
-/* The first of the bits [from, count) that is `value`; `count` where none is. */
+/* The first of the bits [from, count) that is `value`; `count` if there is none. */
 static inline size_t bits_next(const uint64_t *words, size_t count, size_t from, bool value)
 {
     while (from < count) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads TARN_DEBUG. Owns what it asked for; written once, before anybody reads it. */
+/* Reads TARN_DEBUG. Owns debug_settings, which is written once, before the first read. */
 #include "base/debug_words.h"
 #include "base/status.h"
 
@@ -24,7 +24,7 @@ static const struct {
 
 #define WORDS (sizeof words / sizeof *words)
 
-/* Bytes, with K, M or G behind the number for 2^10, 2^20 or 2^30. */
+/* A number of bytes, with an optional K, M or G for 2^10, 2^20 or 2^30. */
 static bool parse_bytes(const char *text, size_t length, size_t *bytes)
 {
     size_t value = 0, at = 0;
@@ -53,7 +53,7 @@ static bool is_word(const char *text, size_t length, const char *word)
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
-/* One word of the list, of a length, with what may stand behind a "=" in it. */
+/* One word of the list, which may have "=" and a value. */
 static tarn_status parse_word(const char *text, size_t length, struct debug_settings *settings)
 {
     const char *equals = memchr(text, '=', length);

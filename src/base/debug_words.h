@@ -30,12 +30,12 @@ enum debug_word {
 #undef X
 };
 
-/* Words for which the contents of blocks are written and looked at; and those for which blocks are
- * remembered. */
+/* Words that need the contents of blocks to be written and checked; words that need blocks to be
+ * recorded. */
 #define DEBUG_CONTENTS (DEBUG_REDZONE | DEBUG_POISON | DEBUG_QUARANTINE)
 #define DEBUG_BLOCKS (DEBUG_CONTENTS | DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS)
 
-#define DEBUG_QUARANTINE_BYTES ((size_t)64 << 20) /* a device, where no number is given */
+#define DEBUG_QUARANTINE_BYTES ((size_t)64 << 20) /* per device, if TARN_DEBUG gives no number */
 
 struct debug_settings {
     unsigned words;
@@ -51,14 +51,14 @@ static inline bool debug_has(unsigned words)
     return (debug_settings.words & words) != 0;
 }
 
-/* A line about what was found: on standard error, or with the word quiet only where TARN_LOG asks
- * for errors. */
+/* Prints a line about a finding on standard error; with the word quiet only if TARN_LOG asks for
+ * errors. */
 #define debug_say(...) \
     (debug_has(DEBUG_QUIET) ? log_write(LOG_ERRORS, __VA_ARGS__) : log_say(__VA_ARGS__))
 
-/* What a text asks for. TARN_ERROR_CONFIGURATION names the unknown word. */
+/* Parses the words in a text. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status debug_words_parse(const char *text, struct debug_settings *settings);
-/* The same for TARN_DEBUG, into debug_settings; once, before the first use of anything. */
+/* Parses TARN_DEBUG into debug_settings. Called once, before the first use of anything. */
 tarn_status debug_words_read(void);
 
 #endif

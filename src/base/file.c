@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves files to descriptors above those of the standard streams, reads them, and knows what a file
- * may replace. Owns the set of the files that a child of fork() closes: a bit for each number.
- * Files of higher numbers stay open there. */
+/* Moves files to descriptors above the standard streams, reads files, and checks whether a file may
+ * be replaced. Owns a bit set of files that a child of fork() closes. Files with higher numbers
+ * than it has stay open there. */
 #include "base/file.h"
 #include "base/thread/process.h"
 
@@ -17,9 +17,9 @@
 
 #define MOST (1 << 20)
 
-static atomic_uint_fast64_t kept[MOST / 64]; /* untouched pages take no memory */
+static atomic_uint_fast64_t kept[MOST / 64]; /* pages that are never touched take no memory */
 
-/* NULL for a number below 0, and for those that stay open in a child. */
+/* NULL: the number is below 0, or so high that the file stays open in a child. */
 static atomic_uint_fast64_t *word_of(int file, uint_fast64_t *bit)
 {
     if (file < 0 || file >= MOST)
@@ -39,7 +39,7 @@ int file_renumber(int file)
 }
 
 /* process.c has registered its handler before. A child of a process that has not used tarn may use
- * it, with the files. */
+ * it, and these files. */
 static void in_child(void)
 {
     if (atomic_load(&process_state) != PROCESS_IS_FORKED)
@@ -52,7 +52,8 @@ static void in_child(void)
 
 static void watch_fork(void)
 {
-    (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
+    (void)pthread_atfork(NULL, NULL, in_child); /* fails only without host memory; then a child does
+                                                   not learn it */
 }
 
 bool file_read_at(int file, void *to, size_t size, off_t offset)
@@ -96,7 +97,7 @@ void file_close(int file)
     uint_fast64_t bit;
     atomic_uint_fast64_t *word = word_of(file, &bit);
     if (word)
-        atomic_fetch_and(word, ~bit); /* first: a child must not close another file of that
-                                         number */
+        atomic_fetch_and(word, ~bit); /* first, so that a child does not close another file with
+                                         this number */
     close(file);
 }

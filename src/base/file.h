@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Files of ours among the caller's. */
+/* Files of tarn among those of the program. */
 #ifndef TARN_BASE_FILE_H
 #define TARN_BASE_FILE_H
 
@@ -9,28 +9,27 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The least number that a file of ours may have: where a program has closed its standard streams,
- * the system would give one of theirs, and what the program then writes as a message would go into
- * device memory, or into a report. */
+/* The least descriptor of a file of tarn. If a program has closed a standard stream, the system
+ * would give tarn's file that number, and messages of the program would go into device memory, or
+ * into a report. */
 enum { FILE_LEAST = 3 };
 
-/* Takes over an open file, or -1: gives it under a number that it may have, closed by exec. -1 with
- * errno where it was that, or where there is no number left; then it is closed. */
+/* Takes over an open file, and returns it with an allowed number and close-on-exec. -1 with errno
+ * if `file` is -1, or if no number is left; then it is closed. */
 int file_renumber(int file);
 
-/* From now on a child of fork() that cannot use tarn closes the file: otherwise it would keep what
- * a file alone keeps, such as memory of a device or a lock. Without a lock, since a fork may come
- * at any moment. Such a file is closed by file_close(). */
+/* Makes children of fork() that cannot use tarn close the file. Otherwise they would keep what the
+ * file keeps, such as device memory or a lock. Takes no lock, since a fork may come at any moment.
+ * Close such a file by file_close(). */
 void file_keep_from_children(int file);
 void file_close(int file);
 
-/* Reads all of a part of a file. False, with a part of it read, where the file ends before, or
- * cannot be read. */
+/* Reads a part of a file. False if the file ends before, or cannot be read; then a part may have
+ * been read. */
 bool file_read_at(int file, void *to, size_t size, off_t offset);
 
-/* Whether a file of ours may take the place of what a path names: nothing, or a regular file. A
- * link into /proc is kept whatever it leads to: as root, a program could replace /dev/stdout for
- * the whole machine. */
+/* Whether a file of tarn may replace what a path names: nothing, or a regular file. A link into
+ * /proc is never replaced: as root, a program could replace /dev/stdout for the whole machine. */
 bool file_may_be_replaced(const char *path);
 
 #endif

@@ -24,7 +24,7 @@ static void say(const char *text, size_t size)
     struct quiet quiet;
     quiet_begin(&quiet);
     while (write(STDERR_FILENO, text, size) < 0 && errno == EINTR)
-        ; /* of any other failure there is nowhere left to say it */
+        ; /* there is nowhere to report another failure */
     quiet_end(&quiet);
 }
 

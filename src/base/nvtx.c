@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the pointer to the receiver of ranges. */
+/* Owns the pointer to the functions of a tool that shows ranges. */
 #include "base/nvtx.h"
 
 #include <stddef.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ranges on a timeline of NVIDIA's tools, for every layer: what a program does from a begin to its
- * end, nested, by thread. Without a tool that wants them each costs one load. report/nvtx.c passes
- * them to the tool. */
+/* Ranges on a timeline of NVIDIA's tools, for every layer. They nest, per thread. Without a tool
+ * each costs one load. */
 #ifndef TARN_BASE_NVTX_H
 #define TARN_BASE_NVTX_H
 
-/* Set together, before the first use of tarn's devices; NULL: nobody wants ranges. */
+/* Set together, before the first use of tarn's devices. NULL: no tool. */
 struct nvtx_ranges {
     void (*begin)(const char *name);
     void (*end)(void);

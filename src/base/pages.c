@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The library's own memory. Owns every byte of bookkeeping: pages from mmap, small memory in
- * classes of powers of two, objects in chunks of 64 KiB. Chunks of objects are kept for ever; pages
- * go back at once. Assumes that an object pool is never destroyed. Each pool has its lock; the
- * counters are atomic. */
+/* The library's own memory. Owns all bookkeeping memory: pages from mmap, small memory in classes
+ * of powers of two, objects in chunks of 64 KiB. Chunks are never freed; pages are freed at once.
+ * Each object pool has its own lock and is never destroyed; the counters are atomic. */
 #include "base/pages.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 
 #define PAGE_BYTES ((size_t)4096)
 #define CHUNK_BYTES ((size_t)64 << 10)
-#define SMALL_CLASSES 8 /* 32 bytes to 4 KiB; above it whole pages */
+#define SMALL_CLASSES 8 /* 32 bytes to 4 KiB; larger memory has whole pages */
 
 static atomic_uint_fast64_t mapped_bytes;
 
@@ -48,8 +47,7 @@ uint64_t pages_fail_hits(void)
     return atomic_load(&injected.hits);
 }
 
-/* Whether this allocation is one that a test wants to fail. One relaxed load where no test
- * asked. */
+/* Whether a test wants this allocation to fail. One relaxed load if no test is active. */
 static inline bool fails_by_request(void)
 {
     uint64_t nth = atomic_load_explicit(&injected.nth, memory_order_relaxed);
@@ -109,15 +107,15 @@ void pages_unmap(void *memory, size_t size)
     atomic_fetch_sub_explicit(&mapped_bytes, whole_pages(size), memory_order_relaxed);
 }
 
-/* The start of a chunk of objects with marks. Each is twice as large as the one before, so that few
- * are looked through. */
+/* The header of a chunk in a pool with marks. Each chunk is twice as large as the one before, so
+ * that few have to be searched. */
 struct object_chunk {
     _Alignas(64) struct object_chunk *before;
-    size_t size; /* bytes, with this */
+    size_t size; /* bytes, with this header */
 };
 
-/* What stands behind an object that is handed out: nothing else in the pool's memory is that number
- * at that place. */
+/* The word behind an object that is handed out. The pool's memory has this number nowhere else at
+ * such a place. */
 #define MARK UINT64_C(0x9e3779b97f4a7c15)
 
 static _Atomic(uint64_t) *mark_of(const struct object_pool *pool, uintptr_t object)
@@ -136,8 +134,8 @@ bool object_is_live(struct object_pool *pool, const void *address)
     return atomic_load_explicit(mark_of(pool, object), memory_order_acquire) == (MARK ^ object);
 }
 
-static _Atomic(struct object_pool *) pools_in_use; /* those with a chunk, the newest first; none
-                                                      ever leaves */
+static _Atomic(struct object_pool *) pools_in_use; /* object pools with a chunk, newest first; none
+                                                      is ever removed */
 
 static void pool_enter(struct object_pool *pool)
 {
@@ -238,7 +236,7 @@ static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),   SMALL(64), 
                                                         SMALL(256),  SMALL(512), SMALL(1024),
                                                         SMALL(2048), SMALL(4096)};
 
-/* The pool that serves `size` bytes; NULL for what takes whole pages. */
+/* The pool for `size` bytes; NULL: it takes whole pages. */
 static struct object_pool *small_pool(size_t size)
 {
     for (int i = 0; i < SMALL_CLASSES; i++)

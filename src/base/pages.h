@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The library's own memory. It comes from mmap, never from malloc, so that tarn can sit under
- * anything. Thread-safe. Every function that allocates can fail and can be made to fail:
- * pages_fail(). */
+/* The library's own memory. It comes from mmap, never from malloc, so that tarn can be used below
+ * anything. Thread-safe. Every function that allocates can fail, and tests can make it fail
+ * (pages_fail()). */
 #ifndef TARN_BASE_PAGES_H
 #define TARN_BASE_PAGES_H
 
@@ -12,35 +12,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whole pages, zeroed; `size` is rounded up. NULL when the host has none. Unmapping NULL is
- * fine. */
+/* Whole pages, zeroed; `size` is rounded up. NULL: no host memory. Unmapping NULL is allowed. */
 void *pages_map(size_t size);
-/* Asks the system for large pages in a part of such memory, where it has them. The memory can be
- * used either way; a first write then faults once per large page. */
+/* Asks the system for large pages in a part of such memory. The memory can be used in any case;
+ * with large pages a first write faults once per large page. */
 void pages_prefer_large(void *start, size_t size);
 void pages_unmap(void *memory, size_t size);
 
-/* Small memory of any size, zeroed, with the size given back at the free: lists, tables, names. */
+/* Small memory of any size, zeroed. The caller passes the size again when it frees it. */
 void *pages_alloc(size_t size);
 void pages_free(void *memory, size_t size);
 
-/* Objects of one size, zeroed when handed out. An object pool needs no initialiser but its size and
- * is never destroyed; what is given back stays with it. */
+/* Objects of one size, zeroed when they are handed out. The initializer OBJECT_POOL() is enough. A
+ * pool is never destroyed and keeps freed objects. */
 struct object_pool {
     mutex lock;
     size_t size;   /* bytes of one object, set by OBJECT_POOL() */
-    size_t zeroed; /* of these, from its start, are zeroed when it is handed out */
-    void *free;    /* lock: a chain of given-back objects */
+    size_t zeroed; /* bytes from the start that are zeroed when it is handed out */
+    void *free;    /* lock: list of freed objects */
     char *fresh;   /* lock: never used yet, up to fresh_end */
     char *fresh_end;
     uint64_t live;            /* lock: objects handed out */
     uint64_t bytes;           /* lock: of all chunks */
-    const char *name;         /* of its objects: "struct span" */
-    struct object_pool *next; /* constant once there is a chunk: in the list of those that have
-                                 one */
-    size_t mark;              /* bytes from an object's start to the mark of its being handed out;
-                                 0: it has none */
-    _Atomic(struct object_chunk *) chunks; /* the newest, where there are marks */
+    const char *name;         /* type of its objects: "struct span" */
+    struct object_pool *next; /* in the list of pools with a chunk; constant from then on */
+    size_t mark;              /* bytes from an object's start to its mark; 0: no marks */
+    _Atomic(struct object_chunk *) chunks; /* if it has marks: the newest chunk */
 };
 
 #define OBJECT_POOL(type)                                                             \
@@ -49,23 +46,23 @@ struct object_pool {
         .zeroed = sizeof(type)                                                        \
     }
 
-/* The same for objects that are looked at after they were given back: from `member` on they keep
- * what they last held. It must not be the first one. */
+/* The same for objects that are read after they were freed: from `member` on, which must not be the
+ * first one, they keep their last contents. */
 #define OBJECT_POOL_KEEPING(type, member)                                             \
     {                                                                                 \
         .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type), \
         .zeroed = offsetof(type, member)                                              \
     }
 
-/* The same for objects that callers of tarn name by their addresses, of a type that is aligned to 8
- * or more: each has a mark behind it. */
+/* The same for objects that callers name by address, with at least 8-byte alignment: each has a
+ * mark behind it (object_is_live()). */
 #define OBJECT_POOL_NAMED(type)                                                             \
     {                                                                                       \
         .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type,                             \
         .size = sizeof(type) + _Alignof(type), .zeroed = sizeof(type), .mark = sizeof(type) \
     }
 
-/* Both: names that may be stale are looked up in what an object keeps. */
+/* Both: a stale name finds what the object kept. */
 #define OBJECT_POOL_NAMED_KEEPING(type, member)                                  \
     {                                                                            \
         .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type,                  \
@@ -76,27 +73,27 @@ struct object_pool {
 void *object_alloc(struct object_pool *pool);
 void object_free(struct object_pool *pool, void *object);
 
-/* Whether an address, any at all, is that of an object that the pool has handed out and not got
- * back. Only for OBJECT_POOL_NAMED(). Takes no lock, and reads nothing but the pool's own memory.
- * An address that was handed out anew is another object's. */
+/* Whether any address is that of an object which the pool has handed out and which was not freed.
+ * Only for OBJECT_POOL_NAMED(). Takes no lock, and reads only the pool's memory. After a reuse, the
+ * address names the new object. */
 bool object_is_live(struct object_pool *pool, const void *address);
 
-/* Bytes mapped for all of the above, now. */
+/* Bytes mapped for all of this now. */
 uint64_t pages_bytes(void);
 
-/* Calls a function, with no lock held, for each pool that has had an object, those of small memory
- * among them: how many of its objects are handed out, and the bytes of its chunks. The rest of
+/* Calls a function for each pool that ever had an object, including those of small memory, with no
+ * lock held. It gets the number of live objects and the bytes of the pool's chunks. The rest of
  * pages_bytes() is whole pages. */
 void object_pools_each(void (*call)(void *argument, const struct object_pool *pool, uint64_t live,
                                     uint64_t bytes),
                        void *argument);
 
-/* For tests: the `nth` allocation from now fails (1 is the next), and with `forever` all after it;
- * 0 clears. Counts calls of pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is
- * how many there were since it was set, pages_fail_hits how many failed. */
+/* For tests: the `nth` allocation from now fails (1 is the next one); with `forever` all later ones
+ * too; 0 clears. Counts all calls of pages_map, pages_alloc and object_alloc. pages_fail_calls:
+ * calls since then; pages_fail_hits: failures. */
 void pages_fail(uint64_t nth, bool forever);
 uint64_t pages_fail_calls(void);
-/* Whether failures are being counted: then whoever keeps objects at hand must ask for each anew. */
+/* Whether failures are being counted. Then code that keeps spare objects must allocate new ones. */
 bool pages_fail_armed(void);
 uint64_t pages_fail_hits(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Structures that begin with their size, of callers of any version. Owns nothing. */
+/* Checks and copies structures that begin with their size. Owns nothing. */
 #include "base/sized.h"
 
 #include "base/status.h"
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <tarn/tarn.h>
 
-/* The shortest has its size and one field. What is longer than this by more than that is no newer
- * version, but a size that nobody set. */
+/* The shortest structure has its size and one field. A size that exceeds this version's by more
+ * than GROWTH was never set: no version has it. */
 enum { LEAST = 2 * sizeof(size_t), GROWTH = 1024 };
 
 tarn_status sized_check(const char *type, const void *theirs, size_t known)

@@ -20,11 +20,11 @@
 #include <string.h>
 #include <tarn/status.h>
 
-/* Whether a structure with a size was given that some version may have; `type` is its name, and
- * `known` its size in this one. TARN_ERROR_INVALID_ARGUMENT. */
+/* Checks that a caller's structure is not NULL and has a size that some version may have. `type` is
+ * its name, `known` its size in this version. TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sized_check(const char *type, const void *theirs, size_t known);
 
-/* Reads what a caller gives into `own`, of this version's size, which it gets.
+/* Copies a caller's structure into `own`, which has this version's size.
  * TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sized_read_other(const char *type, const void *theirs, void *own, size_t known);
 static inline tarn_status sized_read(const char *type, const void *theirs, void *own, size_t known)
@@ -35,8 +35,7 @@ static inline tarn_status sized_read(const char *type, const void *theirs, void 
     return TARN_OK;
 }
 
-/* Fills what a caller asked for, and which was checked, from `own`, of this version's size. The
- * caller's size stays. */
+/* Copies `own` into a caller's structure that was checked. Its size stays. */
 void sized_write(void *theirs, const void *own, size_t known);
 
 #endif

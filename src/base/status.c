@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Statuses and each thread's last error. A thread's text is made at its first error and freed at
- * its end: as a thread-local array it would be taken from what the loader keeps for libraries that
- * are opened while the process runs, and that is little. Where the host has no memory for it, a
- * short one serves. In a child of fork() another thread of the parent may have had the lock behind
- * that memory, so there it comes from the system and stays. */
+/* Statuses and each thread's last error. A thread's text is allocated at its first error and freed
+ * at its end. A thread-local array would use up the small space that the loader keeps for libraries
+ * opened at run time. If the host has no memory, a short text serves. In a child of fork(), another
+ * thread of the parent may have held the lock of that memory; there the text comes from mmap and is
+ * never freed. */
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -35,7 +35,7 @@ static bool is_forked(void)
 static void text_end(void *value)
 {
     char *text = own_text;
-    (void)value; /* not believed: see thread_end() */
+    (void)value; /* not used: see thread_end() */
     own_text = NULL;
     if (!is_forked())
         pages_free(text, ERROR_TEXT_BYTES);
@@ -46,7 +46,7 @@ static void key_make(void)
     has_key = pthread_key_create(&text_key, text_end) == 0;
 }
 
-/* NULL where it is not available. */
+/* NULL: not available. */
 static char *text_make(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -61,7 +61,7 @@ static char *text_make(void)
     return made;
 }
 
-/* Where the thread's text is, made if it can be; `size` receives its bytes. */
+/* The thread's text, created if possible. `size` receives its bytes. */
 static char *text_of_thread(size_t *size)
 {
     char *made = own_text ? NULL : text_make();

@@ -8,30 +8,30 @@
 
 #include <tarn/core.h>
 
-/* Makes the text this thread's last error. No lock, no allocation. */
+/* Sets this thread's last error. No lock, no allocation. */
 void error_set(tarn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
-/* Puts "text: " in front of this thread's last error: the caller's part of a sentence. */
+/* Prepends "text: " to this thread's last error. */
 void error_within(tarn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-/* Both give the status back: macros, so that compilers and analysers see that it is not TARN_OK.
- * `status` is a constant or a variable. */
+/* Both return `status`. They are macros, so that compilers and analysers see that it is not
+ * TARN_OK. `status` is a constant or a variable. */
 #define failed(status, ...) (error_set((status), __VA_ARGS__), (status))
 #define failed_within(status, ...) (error_within((status), __VA_ARGS__), (status))
 
-/* An attempt may fail and be made good by another: between begin and end, errors are set as ever
- * but logged as information only; an end that succeeded puts the error of before back, so that a
+/* An attempt whose failure another attempt may repair. Between begin and end, errors are set as
+ * usual but logged as information only. An end with success restores the earlier error, so that a
  * call that succeeds leaves it as it was. */
 #define ERROR_TEXT_BYTES 2048
 struct error_before {
     char text[ERROR_TEXT_BYTES];
 };
-extern _Thread_local int error_attempts; /* begun and not ended in this thread */
+extern _Thread_local int error_attempts; /* attempts in progress in this thread */
 void error_attempt_begin(struct error_before *before);
 void error_attempt_end(const struct error_before *before, tarn_status status);
 
-/* What tarn_last_status() gives. */
+/* Sets what tarn_last_status() returns. */
 void status_set_last(tarn_status status);
 
 #endif

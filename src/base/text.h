@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Texts in buffers that may be too small for them, and texts that come from others. */
+/* Texts in buffers that may be too small, and texts from outside that go to a terminal. */
 #ifndef TARN_BASE_TEXT_H
 #define TARN_BASE_TEXT_H
 
@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether a text that snprintf() or the like gave `length` for was cut in a buffer of `size` bytes,
- * at least 8. It ends in dots then, so that nobody takes a part of it, or of a number in it, for
- * all; and not in the middle of a character of UTF-8. */
+/* Whether a text for which snprintf() returned `length` was cut in a buffer of `size` bytes, at
+ * least 8. A cut text then ends in dots, so that no part of it or of a number looks complete, and
+ * not inside a UTF-8 character. */
 static inline bool text_was_cut(char *text, size_t size, int length)
 {
     size_t at = size - sizeof "...";
@@ -25,10 +25,9 @@ static inline bool text_was_cut(char *text, size_t size, int length)
     return true;
 }
 
-/* Bytes of a character that a terminal may be given, at a place in a text that ends with a 0; 0
- * where there is none. A terminal acts upon control characters (U+0000 to U+001F, U+007F to
- * U+009F), and shows what follows a mark of direction (U+202A to U+202E, U+2066 to U+2069) in
- * another order than it has. */
+/* Bytes of the character at a place in a text, if a terminal may get it; 0: it may not. Not allowed
+ * are control characters (U+0000 to U+001F, U+007F to U+009F) and marks of direction (U+202A to
+ * U+202E, U+2066 to U+2069), which change the order of what follows. */
 static inline unsigned text_plain_length(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -41,8 +40,7 @@ static inline unsigned text_plain_length(const char *text)
     return length;
 }
 
-/* Makes a text with names of somebody else's fit for a terminal: what is no plain character becomes
- * "?", byte by byte. Lines stay lines. */
+/* Replaces every byte of other characters by "?". Lines stay lines. */
 static inline void text_make_plain_lines(char *text)
 {
     while (*text) {
@@ -53,7 +51,7 @@ static inline void text_make_plain_lines(char *text)
     }
 }
 
-/* The same for a text that is to be one line. */
+/* The same for a text of one line. */
 static inline void text_make_plain(char *text)
 {
     text_make_plain_lines(text);
@@ -62,7 +60,7 @@ static inline void text_make_plain(char *text)
             *text = '?';
 }
 
-/* The same for a text in a buffer that may not end. */
+/* The same for a buffer whose text may not be terminated. */
 static inline void text_end_plain(char *text, size_t size)
 {
     text[size - 1] = '\0';

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The treap. A node's priority is computed from its address whenever it is needed, never stored;
- * the root has the highest. Invariants: in-order is the set's order, a parent's priority is above
- * its children's. */
+/* The treap. A node's priority is a hash of its address, computed when needed and never stored; the
+ * root has the highest. Invariants: in-order is the set's order; a parent's priority is above its
+ * children's. */
 #include "base/tree.h"
 
 static inline uint64_t priority(const struct tree_node *node)
@@ -12,16 +12,15 @@ static inline uint64_t priority(const struct tree_node *node)
     return (x ^ x >> 32) * 0x81dadef4bc2dd44du;
 }
 
-/* Where `node` hangs. */
+/* The link that leads to `node`. */
 static inline struct tree_node **link_of(struct tree *tree, struct tree_node *parent,
                                          const struct tree_node *node)
 {
     return parent ? &parent->sides[parent->left != node] : &tree->root;
 }
 
-/* Goes up until a parent stands above the node. Those passed come below it, on either side in their
- * order: each of them keeps what it has away from the node, and has what was passed before it on
- * the side where the node was. */
+/* Moves the node up until its parent has a higher priority. Each node that it passes becomes its
+ * descendant, on the side where the order puts it. */
 void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent,
                struct tree_node **link)
 {
@@ -53,7 +52,7 @@ void tree_insert(struct tree *tree, struct tree_node *node)
     tree_hang(tree, node, parent, link);
 }
 
-/* Joins what is on the node's two sides in its place. */
+/* Joins the node's two subtrees in its place. */
 void tree_remove(struct tree *tree, struct tree_node *node)
 {
     struct tree_node *before = node->left, *after = node->right, *parent = node->parent;

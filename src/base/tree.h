@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* An ordered set of structs that carry a `struct tree_node`: a treap, whose priorities are a hash
- * of the node's address, so that no operation allocates and the shape needs no bookkeeping. Insert,
- * remove and search are O(log n) in expectation. The owner of the set locks it. */
+/* An ordered set of structs that contain a `struct tree_node`: a treap whose priorities are a hash
+ * of the node's address. So no operation allocates, and the shape needs no bookkeeping. Insert,
+ * remove and search take O(log n) expected time. The owner of the set locks it. */
 #ifndef TARN_BASE_TREE_H
 #define TARN_BASE_TREE_H
 
@@ -16,12 +16,12 @@ struct tree_node {
         struct {
             struct tree_node *left, *right;
         };
-        struct tree_node *sides[2]; /* the same, to choose one without a branch */
+        struct tree_node *sides[2]; /* the same as an array, to choose a side without a branch */
     };
     struct tree_node *parent;
 };
 
-/* Negative when `a` comes first; 0 only for a node and itself. */
+/* Negative if `a` comes before `b`; 0 only for a node and itself. */
 typedef int (*tree_order)(const struct tree_node *a, const struct tree_node *b);
 
 struct tree {
@@ -29,16 +29,16 @@ struct tree {
     tree_order order;
 };
 
-/* Hangs a node at a free link below `parent`, NULL for the root; the part of an insertion that is
- * the same for every order. */
+/* Inserts a node at a free link below `parent`; NULL: the root. The part of an insertion that does
+ * not depend on the order. */
 void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent,
                struct tree_node **link);
 
 /* Whether `a` comes before `b`. */
 typedef bool (*tree_before)(const struct tree_node *a, const struct tree_node *b);
 
-/* Inserts a node by the tree's own order, which the caller names as a constant, so that comparing
- * costs no call. */
+/* Inserts a node by the tree's own order, which the caller names as a constant, so that it is
+ * inlined. */
 static inline void tree_insert_by(struct tree *tree, struct tree_node *node, tree_before before)
 {
     struct tree_node *parent = NULL, **link = &tree->root;
@@ -57,9 +57,8 @@ struct tree_node *tree_last(const struct tree *tree);
 struct tree_node *tree_next(const struct tree_node *node);
 struct tree_node *tree_previous(const struct tree_node *node);
 
-/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for
- * the rest; the result is the first node for which it is true, or NULL. Inline, so that a test that
- * the caller names costs no call. */
+/* Returns the first node for which `is_enough(node, key)` is true; NULL: none. It must be false for
+ * a first part of the order and true for the rest. Inlined with the test that the caller names. */
 typedef bool (*tree_test)(const struct tree_node *node, uint64_t key);
 static inline struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough,
                                                 uint64_t key)
@@ -73,7 +72,7 @@ static inline struct tree_node *tree_find_first(const struct tree *tree, tree_te
     return found;
 }
 
-/* The struct around its node. */
+/* The struct that contains a node. */
 #define TREE_ENTRY(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is a character: names come from programs, in any bytes; the formats that tarn writes want
- * UTF-8 (Unicode 15, table 3-7). */
+/* Checks UTF-8 (Unicode 15, table 3-7). Names from programs may have any bytes; formats that tarn
+ * writes need UTF-8. */
 #ifndef TARN_BASE_UTF8_H
 #define TARN_BASE_UTF8_H
 
-/* Bytes of the UTF-8 character that begins here; 0 where none does. A text ends with a 0. */
+/* Bytes of the UTF-8 character that begins here; 0: none does. The text ends with a 0. */
 static inline unsigned utf8_length(const unsigned char *at)
 {
     static const struct {
-        unsigned char least, most, low, high; /* of the first byte; of the second */
+        unsigned char least, most, low, high; /* of the first byte; of the second byte */
         unsigned more;
     } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2},
                  {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What happens if a callback does not return. Owns the list of what a thread would undo. */
+/* Handles callbacks that do not return. Owns each thread's list of what to undo. */
 #include "base/thread/callback.h"
 
 #include <unwind.h>
@@ -14,10 +14,10 @@ static const struct callback *innermost(void)
     const struct undo *at = undos_here;
     while (at && at->run)
         at = at->outer;
-    return (const struct callback *)at; /* its first field */
+    return (const struct callback *)at; /* `at` is its first field */
 }
 
-/* Ends the innermost callback, and the call of tarn that made it. */
+/* Ends the innermost callback, and undoes the call of tarn that made it. */
 static void leave(void)
 {
     undos_here = innermost()->undo.outer;
@@ -33,8 +33,8 @@ static void leave(void)
 }
 
 /* The personality routine of functions that call back (Itanium C++ ABI: Exception Handling, 2.5.2).
- * It has nothing to catch, so it does nothing in the first phase. An exception that nobody catches
- * has no second one: the process ends. */
+ * It catches nothing, so it does nothing in the first phase. An exception that no code catches has
+ * no second phase: the process ends. */
 __attribute__((used, visibility("hidden"))) _Unwind_Reason_Code
 callback_left(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
               struct _Unwind_Exception *exception, struct _Unwind_Context *context)
@@ -45,7 +45,7 @@ callback_left(int version, _Unwind_Action actions, _Unwind_Exception_Class class
     return _URC_CONTINUE_UNWIND;
 }
 
-/* musl's pthread_exit() unwinds nothing: the frames are still there. */
+/* With musl, pthread_exit() does not unwind: the frames still exist. */
 void callbacks_of_thread_end(void)
 {
 #ifndef __GLIBC__

@@ -20,9 +20,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a call must undo if a callback within it does not return. It is on the call's stack, between
- * undo_push() and undo_pop(). The beginning of a callback is in the same list: what comes before it
- * belongs to the calls that the callback makes. */
+/* What a call must undo if a callback inside it does not return. It is on the call's stack, between
+ * undo_push() and undo_pop(). The beginning of a callback is in the same list. Entries behind it
+ * belong to calls that the callback makes. */
 struct undo {
     struct undo *outer;
     void (*run)(struct undo *undo); /* NULL: the beginning of a callback */
@@ -35,7 +35,7 @@ struct callback {
     int attempts;   /* `error_attempts` then */
 };
 
-extern _Thread_local struct undo *undos_here; /* the last that was pushed */
+extern _Thread_local struct undo *undos_here; /* the last one that was pushed */
 /* The number of calls of this thread for which a shutdown waits (call_begin() in handle/handle.h);
  * NULL: the thread has made none. */
 extern _Thread_local atomic_uint *callback_calls;
@@ -51,7 +51,7 @@ static inline void undo_pop(const struct undo *undo)
     undos_here = undo->outer;
 }
 
-/* For a function that calls one callback and nothing else that could call another. */
+/* For a function that makes one call of a callback, and no other call that could call back. */
 #define CALLS_BACK __attribute__((noinline))
 
 static inline __attribute__((always_inline)) void callback_begin(struct callback *callback)
@@ -70,8 +70,8 @@ static inline __attribute__((always_inline)) void callback_end(const struct call
     undo_pop(&callback->undo);
 }
 
-/* Whether what was pushed with `run` is still to be popped in this thread. With NULL: whether a
- * callback runs. */
+/* Whether an entry pushed with `run` is in this thread's list. With NULL: whether a callback
+ * runs. */
 static inline bool undo_is_here(void (*run)(struct undo *undo))
 {
     const struct undo *at = undos_here;
@@ -80,7 +80,7 @@ static inline bool undo_is_here(void (*run)(struct undo *undo))
     return at;
 }
 
-/* The thread ends within callbacks that run: undoes what they left, where no unwinder has. */
+/* The thread ends inside callbacks: undoes what they left, unless an unwinder has done that. */
 void callbacks_of_thread_end(void);
 
 #endif

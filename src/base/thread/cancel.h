@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* pthread_cancel(): no call of tarn is a cancellation point, since a thread that ended inside one
+/* pthread_cancel(). No call of tarn is a cancellation point, since a thread that ended inside one
  * would leave locks held and memory detached. Code that waits, makes a system call that may wait,
- * or runs code of others, stands between these two functions. They also preserve errno for the
+ * or calls code outside tarn is between these two functions. They also preserve errno for the
  * caller. */
 #ifndef TARN_BASE_CANCEL_H
 #define TARN_BASE_CANCEL_H
@@ -30,7 +30,7 @@ static inline void cancel_restore(struct cancel cancel)
     errno = cancel.error;
 }
 
-/* For functions with many ways out: `struct cancel cancel CANCEL_RESTORED = cancel_off();` */
+/* For functions with several returns: `struct cancel cancel CANCEL_RESTORED = cancel_off();` */
 static inline void cancel_restore_variable(const struct cancel *cancel)
 {
     cancel_restore(*cancel);

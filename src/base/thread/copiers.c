@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the threads and their queue; the copies are their owner's. `copiers_lock` protects the queue
- * and which copies are in progress, and is not held over a copy. */
+/* Owns threads that copy, and their queue; the copies belong to the caller. `copiers_lock` protects
+ * the queue and which copies are in progress. It is not held over a copy. */
 #include "base/thread/copiers.h"
 #include "base/thread/thread.h"
 
@@ -24,7 +24,7 @@ static void *copiers_main(void *argument)
         memcpy(copy->to, copy->from, copy->size);
         mutex_lock(&copiers->copiers_lock);
         copy->under_way = false;
-        pthread_cond_signal(&copiers->done); /* the owner alone waits */
+        pthread_cond_signal(&copiers->done); /* only the owner waits */
     }
     mutex_unlock(&copiers->copiers_lock);
     return NULL;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The waits for quick mutexes. And the check of the order in which locks are taken, in builds with
- * TARN_DEBUG_CHECKS: owns what each thread has of locks. A lock that is waited for must come after
- * all that the thread has; so no circle of threads waits for each other. A try is never waited
- * for. */
+/* The waits for quick mutexes. In builds with TARN_DEBUG_CHECKS also the check of the lock order:
+ * owns the list of locks that each thread holds. A lock that a thread waits for must come after all
+ * that it holds, so no circle of threads waits for each other. A try does not wait. */
 #include "base/thread/lock.h"
 
 #include <errno.h>
@@ -13,9 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKS 100 /* before a sleep, which takes longer than most holds */
+#define LOOKS 100 /* tries before a sleep, which takes longer than most locks are held */
 
-/* Leaves the caller's errno as it is. */
+/* Preserves errno. */
 static void futex(quick_mutex *m, int what, unsigned value)
 {
     int before = errno;
@@ -49,7 +48,7 @@ void quick_mutex_wake(quick_mutex *m)
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { LOCKS_AT_ONCE = 1024 }; /* all heaps of an arena are held for a picture of it */
+enum { LOCKS_AT_ONCE = 1024 }; /* a picture holds all heaps of an arena */
 
 struct held {
     const void *lock;
@@ -58,14 +57,14 @@ struct held {
     const char *file;
 };
 
-/* Apart from the thread's static storage, of which a library that is opened at run time gets
- * little. */
+/* Not in the thread's static storage, of which a library that is opened at run time gets little. */
 struct locks {
     unsigned count;
     struct held held[LOCKS_AT_ONCE];
 };
 
-static _Thread_local struct locks *mine; /* NULL before the first, and again at the thread's end */
+static _Thread_local struct locks *mine; /* NULL before the first lock, and again at the thread's
+                                            end */
 static pthread_key_t at_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -75,7 +74,8 @@ static const char *const names[] = {
 #undef X
 };
 
-/* What the thread's end takes after this makes it anew, and this is called again. */
+/* If the end of the thread takes locks after this, a new list is created, and this is called
+ * again. */
 static void forget(void *locks)
 {
     mine = NULL;
@@ -106,8 +106,8 @@ static bool has_rank(enum lock_rank rank)
     return false;
 }
 
-/* Whether a lock may be taken under another one. Heaps are held together by code that keeps others
- * from being made, and so from doing the same. */
+/* Whether a lock may be taken while another one is held. Code that holds several heaps prevents the
+ * creation of others, and so other threads from doing the same. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
     if (before >= LOCK_FIRST_LEAF && rank <= LOCK_LAST_LEAF)
@@ -115,7 +115,7 @@ static bool may_follow(enum lock_rank before, enum lock_rank rank)
     return before < rank || (before == rank && rank == LOCK_HEAP && has_rank(LOCK_HEAPS));
 }
 
-/* Not through the log, which may take locks itself. */
+/* Does not use the log, which takes locks. */
 static __attribute__((format(printf, 1, 2), noreturn)) void give_up(const char *format, ...)
 {
     va_list arguments;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A mutex that cannot fail, over pthreads; one that is quicker, over futexes; a lock that many
- * share; and a lock for a few dozen instructions. Each has a rank, the name of its place in the one
- * order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each
- * taking; others know nothing of it. */
+/* Four kinds of lock: a mutex that cannot fail, over pthreads; a quicker one, over futexes; a lock
+ * that is shared or exclusive; a spin lock for a few dozen instructions. Each has a rank, its place
+ * in the one order in which locks are taken (lock_order.h). Builds with TARN_DEBUG_CHECKS check the
+ * order; other builds do not store the rank. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define CACHE_LINE 64 /* bytes: what different threads write all the time does not share one */
+#define CACHE_LINE 64 /* bytes: data that different threads write often should not share a line */
 
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 
@@ -36,8 +36,8 @@ static inline void mutex_rank_set(mutex *m, enum lock_rank rank)
     m->rank = rank;
 }
 
-/* What the calling thread has of locks. Before a lock is waited for, `lock_before` aborts if that
- * is against the order, with the names of both locks and the places where they are taken. */
+/* The locks that the calling thread holds. `lock_before` is called before a wait for a lock. If
+ * that violates the order it aborts, and names both locks and the places where they were taken. */
 void lock_before(enum lock_rank rank, const char *file, int line);
 void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line);
 void lock_left(const void *lock);
@@ -71,16 +71,16 @@ static inline void lock_left(const void *lock)
 
 #endif
 
-/* A mutex for a path that takes it often: while nobody else wants it, it is taken and left in line,
- * without a call. Nobody can wait for a condition with it. The states are those of the second mutex
- * in Drepper, "Futexes Are Tricky". */
+/* A mutex for a path that takes it often: without competition it is taken and released inline,
+ * without a call. Conditions do not work with it. The states are those of the second mutex in
+ * Drepper, "Futexes Are Tricky". */
 enum { QUICK_FREE, QUICK_HELD, QUICK_AWAITED };
 typedef struct {
-    atomic_uint state; /* AWAITED: held, and somebody may sleep until it is left */
+    atomic_uint state; /* QUICK_AWAITED: held, and a thread may sleep until it is released */
     enum lock_rank rank;
 } quick_mutex;
 
-void quick_mutex_wait(quick_mutex *m); /* and takes it */
+void quick_mutex_wait(quick_mutex *m); /* and then takes it */
 void quick_mutex_wake(quick_mutex *m);
 
 static inline void quick_mutex_init(quick_mutex *m, enum lock_rank rank)
@@ -88,7 +88,7 @@ static inline void quick_mutex_init(quick_mutex *m, enum lock_rank rank)
     *m = (quick_mutex){QUICK_FREE, rank};
 }
 
-/* True if somebody else had it. */
+/* True if another thread held it. */
 static inline bool mutex_lock_telling_from(quick_mutex *m, const char *file, int line)
 {
     unsigned state = QUICK_FREE;
@@ -114,8 +114,8 @@ static inline void quick_mutex_unlock(quick_mutex *m)
         quick_mutex_wake(m);
 }
 
-/* Where the C library can, who waits turns round a while before it sleeps: most of these are held
- * for less than a sleep takes. */
+/* If the C library can do that, a waiting thread spins before it sleeps: most locks are held for
+ * less time than a sleep takes. */
 static inline void slow_mutex_init(mutex *m, enum lock_rank rank)
 {
     pthread_mutexattr_t how;
@@ -135,7 +135,7 @@ static inline void slow_mutex_lock_from(mutex *m, const char *file, int line)
     lock_taken(m, MUTEX_RANK(m), file, line);
 }
 
-/* Never waits, so it may go against the order; what is taken under it may not. */
+/* Never waits, so it may violate the order. Locks taken after it may not. */
 static inline bool mutex_try_from(mutex *m, const char *file, int line)
 {
     if (pthread_mutex_trylock(MUTEX_PTHREAD(m)))
@@ -151,7 +151,7 @@ static inline void slow_mutex_unlock(mutex *m)
     pthread_mutex_unlock(MUTEX_PTHREAD(m));
 }
 
-/* Both kinds. */
+/* These work for both kinds of mutex. */
 #define mutex_init(m, rank) \
     _Generic((m), mutex * : slow_mutex_init, quick_mutex * : quick_mutex_init)(m, rank)
 #define mutex_lock(m)                              \
@@ -166,8 +166,8 @@ static inline void mutex_finish(mutex *m)
     pthread_mutex_destroy(MUTEX_PTHREAD(m));
 }
 
-/* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever;
- * ETIMEDOUT after it. */
+/* Releases the lock while it waits. `until` is a time of the condition's clock, after which the
+ * result is ETIMEDOUT; NULL: waits for ever. */
 static inline int condition_wait(pthread_cond_t *condition, mutex *m, const struct timespec *until)
 {
     struct cancel before = cancel_off();
@@ -177,10 +177,10 @@ static inline int condition_wait(pthread_cond_t *condition, mutex *m, const stru
     return code;
 }
 
-/* Many share it, or one has it alone. Who wants it alone comes before those who come later, so as
- * not to wait for ever: all who wait do so behind the gate, which who wants it alone keeps shut
- * meanwhile. (glibc's rwlock could be told to do that, musl's could not.) A thread that has it,
- * shared or alone, must not ask for it again. */
+/* Many threads share it, or one has it exclusively. A thread that wants it exclusively goes before
+ * threads that come later, so that it does not wait for ever: all wait behind `gate`, which it
+ * keeps shut meanwhile. (glibc's rwlock can do that, musl's cannot.) A thread that holds it in
+ * either way must not take it again. */
 typedef struct {
     pthread_mutex_t gate;
     pthread_rwlock_t lock;
@@ -208,7 +208,7 @@ static inline void shared_lock_from(shared_lock *s, bool alone, const char *file
 #define shared_lock_shared(s) shared_lock_from(s, false, __FILE__, __LINE__)
 #define shared_lock_alone(s) shared_lock_from(s, true, __FILE__, __LINE__)
 
-/* These never wait, so they need not queue either, and may go against the order. */
+/* These never wait, so they need no gate, and may violate the order. */
 static inline bool shared_try_from(shared_lock *s, bool alone, const char *file, int line)
 {
     if (alone ? pthread_rwlock_trywrlock(&s->lock) : pthread_rwlock_tryrdlock(&s->lock))
@@ -231,15 +231,15 @@ static inline void shared_finish(shared_lock *s)
     pthread_mutex_destroy(&s->gate);
 }
 
-/* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it
- * is held for a few dozen instructions, never over a call that may wait for a mutex or enter the
- * system. Zeroed is unlocked. */
+/* Costs half as much as a mutex, because its release is a plain store. So no thread can sleep on
+ * it: it is held for a few dozen instructions, never over a call that may wait for a mutex or enter
+ * the system. All zero: free. */
 typedef struct {
     atomic_bool held;
 } spinlock;
 
-/* Between two looks at what another processor writes: so that looking disturbs neither that nor the
- * core's other thread. */
+/* A pause between two reads of what another processor writes. It reduces the load on that
+ * processor, and on the core's other thread. */
 static inline void spin_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -257,7 +257,7 @@ static inline void spin_lock_from(spinlock *s, enum lock_rank rank, const char *
         while (atomic_load_explicit(&s->held, memory_order_relaxed)) {
             spin_pause();
             if (tries++ % 64 == 0)
-                sched_yield(); /* whoever holds it may have lost its processor */
+                sched_yield(); /* its holder may have lost its processor */
         }
     lock_taken(s, rank, file, line);
 }

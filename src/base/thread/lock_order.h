@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* All locks of the library and of what it simulates, in the one order in which they are taken: a
- * lock is taken under those that come before it, and under no other, not even one of its own rank;
- * except that the holder of `heaps_lock` may take the locks of several heaps. No leaf is taken
- * under another leaf. A try may go against the order, as it does not wait.
+/* All locks of the library and of its simulated devices, in the one order in which they are taken.
+ * A lock is taken only while holding locks that come before it, and no lock of its own rank. One
+ * exception: the holder of `heaps_lock` may take the locks of several heaps. No leaf is taken under
+ * another leaf. A try may violate the order, as it does not wait.
  *
- * No lock is held over a wait, over a driver's call that may wait, over a call of the loader, or
- * over a callback; what is an exception to that says so in its row. scripts/check-locks holds the
- * list to the sources. */
+ * No lock is held over a wait, a driver call that may wait, a call of the loader, or a callback.
+ * The row of a lock names its exceptions. scripts/check-locks compares the list with the
+ * sources. */
 #ifndef TARN_BASE_LOCK_ORDER_H
 #define TARN_BASE_LOCK_ORDER_H
 
@@ -176,7 +176,7 @@ enum lock_rank {
 #undef X
 };
 
-/* From the first to the last of these: the leaves. */
+/* The first and the last leaf. */
 #define LOCK_FIRST_LEAF LOCK_CONFIG
 #define LOCK_LAST_LEAF LOCK_DEBUG_NAMES
 

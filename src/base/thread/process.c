@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the state of the process. A fork child must not touch locks, queues or the driver, whose
- * threads it does not have; so the child's copy of the state says so before fork() returns
- * there. */
+/* Owns the state of the process. A child of fork() must not use locks, queues or the driver,
+ * because their threads do not exist there. So the child's copy of the state says so before fork()
+ * returns in the child. */
 #include "base/thread/process.h"
 #include "base/status.h"
 
@@ -14,7 +14,7 @@
 atomic_int process_state = PROCESS_RUNS;
 atomic_uint_fast64_t process_changes = 1;
 
-static atomic_uint uses; /* first uses that succeeded or are in progress */
+static atomic_uint uses; /* first uses that have succeeded or are in progress */
 
 static void in_child(void)
 {
@@ -24,11 +24,12 @@ static void in_child(void)
     process_changed();
 }
 
-/* When the library is loaded: at the first use, a child could be forked while that is half done. */
+/* Runs when the library is loaded. At the first use it would be too late: a child could be forked
+ * in the middle of that. */
 __attribute__((constructor)) static void watch_fork(void)
 {
-    /* Failure means no memory for the list of handlers; then a child is not told, as with any other
-     * library. */
+    /* Fails only if there is no memory for the list of handlers. Then a child does not learn that
+     * it is one. */
     (void)pthread_atfork(NULL, NULL, in_child);
 }
 

@@ -12,21 +12,21 @@ enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
 
 extern atomic_int process_state;
 
-/* Grows, from 1, whenever something happens after which no thread may trust what it remembers of
- * the world: shutdown, fork, a device lost, a stream retired, a known capture begun or ended,
- * handles' settings changed. One load tells a hot path that nothing did. */
+/* Grows whenever something happens after which no thread may trust what it remembers: a shutdown, a
+ * fork, a lost device, a retired stream, a known capture that begins or ends, new settings of
+ * handles. Begins at 1. One load tells a hot path that nothing happened. */
 extern atomic_uint_fast64_t process_changes;
 
-/* After the change itself is visible. */
+/* Called after the change itself is visible. */
 static inline void process_changed(void)
 {
     atomic_fetch_add(&process_changes, 1);
 }
 
-/* Fails with TARN_ERROR_FORKED or TARN_ERROR_SHUTDOWN; the text says what to do instead. */
+/* Fails with TARN_ERROR_FORKED or TARN_ERROR_SHUTDOWN, and a text that says what to do instead. */
 tarn_status process_refuse(void) __attribute__((cold));
 
-/* The first line of every public call: one relaxed load. */
+/* The first line of every public call. One relaxed load. */
 static inline tarn_status process_check(void)
 {
     return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS
@@ -34,13 +34,13 @@ static inline tarn_status process_check(void)
                : process_refuse();
 }
 
-/* From now on a child of fork() finds PROCESS_IS_FORKED: called before the lock is taken under
- * which a driver is chosen, which takes seconds with some, so that no child waits for that lock.
- * What fails undoes it. */
+/* From now on a child of fork() finds PROCESS_IS_FORKED. Called before the driver is chosen under a
+ * lock, which takes seconds with some drivers, so that no child waits for that lock. If the first
+ * use fails, it undoes this. */
 void process_use_begin(void);
 void process_use_failed(void);
 
-/* True for the one caller that moves the process from running to shut down. */
+/* True for the one caller that begins the shutdown. */
 int process_begin_shutdown(void);
 
 #endif

@@ -37,7 +37,7 @@ void quiet_end(const struct quiet *quiet)
         if (sigismember(&now, raised[i]) && !sigismember(&quiet->pending, raised[i]))
             any = sigaddset(&ours, raised[i]) == 0;
     while (any && sigtimedwait(&ours, NULL, &at_once) > 0)
-        ; /* both may have come */
+        ; /* both signals may have come */
     (void)pthread_sigmask(SIG_SETMASK, &quiet->before, NULL);
     errno = error;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A write may raise a signal that ends the caller's program: SIGPIPE if nobody reads, SIGXFSZ if a
- * file may not grow (ulimit -f). Both go to the writing thread, so they are blocked for it between
- * these two functions; errno reports the failure. */
+/* Writing without signals. A write may raise a signal that ends the program: SIGPIPE if no process
+ * reads, SIGXFSZ if a file may not grow (ulimit -f). The writing thread gets both, so they are
+ * blocked for it between these two functions. errno reports the failure. */
 #ifndef TARN_BASE_QUIET_H
 #define TARN_BASE_QUIET_H
 
@@ -11,12 +11,13 @@
 #include <stdbool.h>
 
 struct quiet {
-    sigset_t before, pending; /* of the thread: what was blocked, and what waited already */
+    sigset_t before, pending; /* of the thread: signals that were blocked, and signals that
+                                 waited */
     bool blocked;
 };
 
 void quiet_begin(struct quiet *quiet);
-/* Leaves the thread's signals, and errno, as they were. */
+/* Restores the thread's signals. Preserves errno. */
 void quiet_end(const struct quiet *quiet);
 
 #endif

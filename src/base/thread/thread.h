@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Starts a thread that gets no signals: those are the program's. False where the system has none to
- * give. */
+/* Starts a thread that gets no signals, which belong to the program. False: the system has no
+ * thread left. */
 bool thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
 
 #endif
