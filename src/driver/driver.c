@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; whoever has
- * seen driver_init() succeed may read it without. Vendors' drivers are looked for with no lock, by
- * each thread that finds none chosen: the loader runs one thread's dlopen() at a time, constructors
- * included, and a constructor may use tarn. */
+/* Chooses the driver. Owns `driver`, which changes from NULL once, under `choice_lock`. Code that
+ * has seen driver_init() succeed reads it without a lock. Vendors' drivers are searched for with no
+ * lock held, by each thread that finds none chosen: the loader runs one dlopen() at a time, with
+ * constructors, and a constructor may use tarn. */
 #include "driver/driver.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -25,9 +25,9 @@ const struct driver *driver;
 
 static mutex choice_lock = MUTEX_INITIALIZER(LOCK_CHOICE);
 static atomic_bool chosen;
-static char reason[1024]; /* choice_lock until chosen */
+static char reason[1024]; /* under choice_lock until chosen */
 
-/* What a thread has found, before it is the process's. */
+/* What one thread has found, before it becomes the process's choice. */
 struct choice {
     const struct driver *driver;
     char reason[sizeof reason];
@@ -57,7 +57,7 @@ static void take_hip(const union found *found)
     hip = found->hip;
 }
 
-/* The vendors, in the order in which `auto` asks them. */
+/* The vendors, in the order in which `auto` tries them. */
 static const struct vendor {
     const char *name;
     const struct driver *driver;
@@ -69,7 +69,7 @@ static const struct vendor {
 };
 enum { VENDORS = sizeof vendors / sizeof *vendors };
 
-/* The driver that is asked for by name; NULL for auto. */
+/* The name in TARN_DRIVER; NULL: auto. */
 static tarn_status read_wish(const char **wish)
 {
     const char *name = secure_getenv("TARN_DRIVER");
@@ -90,7 +90,7 @@ static tarn_status read_wish(const char **wish)
     return TARN_OK;
 }
 
-/* Finds a vendor's driver that is wanted and answers; TARN_ERROR_NO_DRIVER where none does, with
+/* Finds a vendor's driver that is wanted and answers. TARN_ERROR_NO_DRIVER if there is none, with
  * the reasons in `why`. */
 static tarn_status choose_vendor(const char *wish, struct choice *choice, char *why, size_t size)
 {
@@ -108,8 +108,7 @@ static tarn_status choose_vendor(const char *wish, struct choice *choice, char *
         }
         loader_say(why, size, "%s%s", why[0] && answer[0] ? "; " : "", answer);
         if (status == TARN_ERROR_CONFIGURATION)
-            return status; /* the vendor's driver is there, and a wish of the user's about it makes
-                              no sense */
+            return status; /* the driver is there, but a setting for it is malformed */
     }
     return status;
 }
@@ -137,7 +136,7 @@ static tarn_status choose(struct choice *choice)
     return TARN_OK;
 }
 
-/* Makes a thread's choice the process's. */
+/* Makes a thread's choice that of the process. */
 static tarn_status take_locked(const struct choice *choice)
 {
     tarn_status status = choice->driver == &driver_host ? host_start() : TARN_OK;
@@ -168,7 +167,7 @@ tarn_status driver_init(void)
     tarn_status status = choose(&choice);
     mutex_lock(&choice_lock);
     if (atomic_load(&chosen))
-        status = TARN_OK; /* another thread was faster, and what this one has found is dropped:
+        status = TARN_OK; /* another thread was faster; what this one found is dropped, and its
                              libraries stay open */
     else if (!status)
         status = take_locked(&choice);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The one table of driver calls. Everything above this layer reaches a device through `driver` and
- * through nothing else.
+/* The one table of driver calls. Code above this layer reaches a device only through `driver`.
  *
- * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe,
- * takes the device it works on, leaves the caller's current context as it was (except for
- * `activate` and `context_set`), gives results only on success, and on failure has called failed()
- * with the vendor's call, code and text. An open capture bars none of them: an entry runs what the
- * vendor counts as potentially unsafe in relaxed capture mode and puts the thread's mode back, so
- * that nothing above this layer has to; what remains is what conflicts with a capture necessarily.
- * A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky error TARN_ERROR_DEVICE_LOST, and
- * `*_query` answers TARN_ERROR_NOT_READY without touching tarn_last_error(). */
+ * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe and
+ * takes the device that it works on. It leaves the caller's current context as it was, except
+ * `activate` and `context_set`. It writes results only on success. On failure it has called
+ * failed() with the vendor's call, code and text.
+ *
+ * An open capture prevents no call: calls that the vendor counts as potentially unsafe run in
+ * relaxed capture mode, and the thread's mode is restored. Only what conflicts with a capture by
+ * its nature still does.
+ *
+ * A full device is TARN_ERROR_OUT_OF_MEMORY, a sticky error TARN_ERROR_DEVICE_LOST. `*_query`
+ * returns TARN_ERROR_NOT_READY without touching tarn_last_error(). */
 #ifndef TARN_DRIVER_DRIVER_H
 #define TARN_DRIVER_DRIVER_H
 
@@ -24,10 +26,10 @@ typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
 typedef void
-    *driver_context; /* what a thread has current: a context, or a device of a driver without such.
-                        NULL: nothing */
-typedef void *driver_graph; /* the vendor's graph; for graph_launch the driver keeps what it needs
-                               beside it */
+    *driver_context; /* what a thread has current: a context, or a device if the driver has no
+                        contexts; NULL: nothing */
+typedef void *driver_graph; /* the vendor's graph; what graph_launch needs in addition, the driver
+                               keeps */
 typedef void *driver_node;
 
 enum driver_capture_mode {
@@ -39,89 +41,97 @@ enum driver_capture_mode {
 struct driver_capture {
     enum { DRIVER_CAPTURE_NONE, DRIVER_CAPTURE_ACTIVE, DRIVER_CAPTURE_INVALIDATED } state;
     uint64_t id;              /* of an active capture: the same for every stream that takes part */
-    const driver_node *nodes; /* the stream's last nodes, on which its next one will depend; valid
+    const driver_node *nodes; /* the stream's last nodes, on which its next node will depend; valid
                                  until the thread's */
     size_t node_count;        /* next call of the driver */
-    bool partial;             /* its next node will not wait for the whole of each of them */
+    bool partial;             /* true: its next node will wait for only a part of one of them */
 };
 
 struct driver_properties {
     char name[64];
     size_t memory;        /* bytes */
     size_t granule;       /* bytes: the unit of pieces and of mapping */
-    size_t recommended;   /* bytes, whole granules: of what others are to register, by the driver's
-                             advice */
-    size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets
-                             none */
+    size_t recommended;   /* bytes, whole granules: recommended by the driver for memory that others
+                             register */
+    size_t address_limit; /* the most bytes that can be reserved in all; SIZE_MAX: unlimited */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
-    bool exportable;                        /* pieces can be created so that other processes can
-                                               have them */
+    bool exportable;                        /* pieces can be created for export to other
+                                               processes */
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
-/* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister,
- * unmap (on some drivers), release, *_synchronize, stream_destroy. is_active says whether the
- * device has a context already, and makes none. current gives the device of the calling thread's
- * context, 0 where it has none; context_get the context itself, and context_set makes it current
- * again, whatever it is. None of these makes one.
- * stream_check is TARN_ERROR_INVALID_STREAM for a stream that is another device's, or of a context
- * that is not the primary one: no event of tarn can be recorded there. Not asked about the legacy
- * stream and a thread's. TARN_OK where the driver cannot tell. stream_number is what the vendor
- * calls a stream beside its pointer: no other stream of the process's life has it, also where a
- * pointer is used again. TARN_ERROR_NOT_SUPPORTED, without a text, where the driver has no such
- * numbers. Never 0. TARN_ERROR_CAPTURE, without a text, for a stream that captures, of which the
- * vendor is not asked.
- * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE where the
- * stream captures, since both would become nodes of the graph; TARN_ERROR_NOT_SUPPORTED where the
+/* X(call, parameters). These may wait for queued work: free, host_free, host_unregister, unmap (on
+ * some drivers), release, *_synchronize, stream_destroy.
+ *
+ * Contexts. None of these creates one:
+ *  is_active          whether the device has a context
+ *  current            the device of the calling thread's context; 0: it has none
+ *  context_get/_set   the context itself; makes it current again
+ *
+ * Streams:
+ *  stream_check       TARN_ERROR_INVALID_STREAM for a stream of another device, or of a context
+ *                     that is not the primary one: tarn could record no event there. Never asked
+ *                     about the default streams. TARN_OK if the driver cannot tell
+ *  stream_number      the vendor's id of a stream, never 0, which no other stream of the process
+ *                     ever has, even if a pointer is reused. Without a text:
+ *                     TARN_ERROR_NOT_SUPPORTED if the driver has no ids; TARN_ERROR_CAPTURE if the
+ *                     stream captures (the vendor is not asked)
+ *
+ * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE if the
+ * stream captures, since both would become nodes of the graph; TARN_ERROR_NOT_SUPPORTED if the
  * driver has no such pools:
- *   alloc_async         memory for what is queued on the stream from now on. May wait where the
- *                       device is full
- *   free_async          takes effect when what is queued on the stream so far has ended. Does not
- *                       wait. `free` takes it too, when all work that uses it has ended
- * Host memory that devices reach by themselves, every device alike; `device` is the one whose
- * context serves for the call:
- *   host_alloc/_free          the driver's memory; at a page
- *   host_register/_unregister makes memory of the caller's such; whole pages, no part of it
- *   registered before
+ *  alloc_async        memory for work queued on the stream from now on. May wait if the device is
+ *                     full
+ *  free_async         takes effect when the work queued on the stream so far has ended. Does not
+ *                     wait. `free` takes such memory too, once all work that uses it has ended
+ *
+ * Host memory that every device can access; `device` is the one whose context serves for the call:
+ *  host_alloc/_free   the driver's memory, page-aligned
+ *  host_register/_unregister
+ *                     gives the caller's memory this property; whole pages, none of them
+ *                     registered before
+ *
  * Physical memory:
- *   reserve/unreserve   an address range; unreserve takes exactly a range that was reserved, with
- *                       nothing mapped in it
- *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
- *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings,
- *                       one or more in a row
- *   set_access          read and write for each of `devices` over whole mappings without a hole
- *   export              a file descriptor of a piece that was created exportable; the caller closes
- *                       it
- *   import              a piece of `size` bytes out of such a descriptor, which stays the caller's:
- *                       a whole one, here or in another process, released like one that was
- *                       created. What the descriptor cannot be is TARN_ERROR_INVALID_ARGUMENT
+ *  reserve/unreserve  an address range; unreserve takes exactly a reserved range with nothing
+ *                     mapped in it
+ *  create/release     a piece; the release of a mapped piece takes effect when it is unmapped
+ *  map/unmap          a whole piece at a granule of a reserved range; unmap takes whole mappings,
+ *                     one or more in a row
+ *  set_access         read and write for each of `devices`, over whole mappings without a hole
+ *  export             a file descriptor of a piece that was created exportable; the caller closes
+ *                     it
+ *  import             a whole piece of `size` bytes from such a descriptor, which stays the
+ *                     caller's; released like a created piece. An unsuitable descriptor is
+ *                     TARN_ERROR_INVALID_ARGUMENT
+ *
  * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
- *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was
- *                       invalidated; it is over either way, unless it began on another stream, or
- *                       in another thread and is not relaxed. On HIP the stream of an invalidated
- *                       one still says that it captures. stream_destroy of the stream on which it
- *                       began ends it too, for any thread
- *   capture_status      never touches tarn_last_error(); asking the legacy stream while a blocking
- *                       one captures says INVALIDATED or fails with TARN_ERROR_CAPTURE: treat both
- *                       as "captures"
- *   capture_mode        exchanges the calling thread's mode, for what is called outside this table
- *   capture_depend      makes the stream's next node depend on these nodes instead
- *                       (cuStreamUpdateCaptureDependencies, SET)
- *   node_before         the nodes that a node waits for the whole of, and how many there are; no
- *                       use where that is more than `room`. Fails where it waits for a part of one.
- *                       Never touches tarn_last_error()
- *   graph_launch        runs a graph's work on a stream, any number of times; not on one that
- *                       captures, whose capture that ends
- *   graph_hold          has `end` called once, when the graph and all that was made of it since are
- *                       destroyed and their work has ended: by any thread, which may hold the
- *                       driver's locks, so that it must call nothing and wait for nothing. Not
- *                       called on failure. TARN_ERROR_NOT_SUPPORTED where the driver cannot tell.
- *                       What a graph_launch keeps beside the graph goes with graph_destroy: a graph
- *                       that was launched by the one and destroyed by the vendor's own call ends
- *                       when its address serves a graph again
- * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain
- * allocations of `peer`. */
+ *  capture_begin/_end `end` returns a graph, or TARN_ERROR_CAPTURE and no graph if the capture was
+ *                     invalidated. Either way it is over, unless it began on another stream, or in
+ *                     another thread and is not relaxed. On HIP the stream of an invalidated
+ *                     capture still says that it captures. stream_destroy of the stream on which it
+ *                     began ends it too, in any thread
+ *  capture_status     never touches tarn_last_error(). While a blocking stream captures, asking the
+ *                     legacy stream returns INVALIDATED or TARN_ERROR_CAPTURE: treat both as
+ *                     "captures"
+ *  capture_mode       exchanges the calling thread's mode, for calls outside this table
+ *  capture_depend     makes the stream's next node depend on these nodes instead
+ *                     (cuStreamUpdateCaptureDependencies, SET)
+ *  node_before        the nodes that a node waits for as a whole, and their number; useless if that
+ *                     exceeds `room`. Fails if the node waits for a part of another. Never touches
+ *                     tarn_last_error()
+ *  graph_launch       runs a graph's work on a stream, any number of times. A stream that captures
+ *                     is not allowed: its capture would end
+ *  graph_hold         calls `end` once, when the graph and everything made from it are destroyed
+ *                     and their work has ended. Any thread may call it, with locks of the driver
+ *                     held, so `end` must call nothing and wait for nothing. Not called if this
+ *                     fails. TARN_ERROR_NOT_SUPPORTED if the driver cannot tell. graph_destroy
+ *                     also frees what graph_launch keeps. If the vendor's own call destroys the
+ *                     graph, that stays until the graph's address is reused
+ *
+ * Peers:
+ *  peer_possible      true for a device and itself
+ *  peer_enable        lets `device` access plain allocations of `peer` */
 #define DRIVER_CALL_LIST(X)                                                                        \
     X(device_count, (int *count))                                                                  \
     X(device_properties, (int device, struct driver_properties *properties))                       \
@@ -177,11 +187,10 @@ struct driver_properties {
     X(peer_possible, (int device, int peer, bool *possible))                                       \
     X(peer_enable, (int device, int peer))
 
-/* Flags of create. Memory that other devices of the machine can reach by RDMA is made where the
- * device can, and is ordinary memory elsewhere; what cannot be exported is
- * TARN_ERROR_NOT_SUPPORTED. HOST, alone, is memory of the host's that is mapped and reached as the
- * device's is, and takes none of it: TARN_ERROR_NOT_SUPPORTED where the driver has no such
- * pieces. */
+/* Flags of create. EXPORTABLE: TARN_ERROR_NOT_SUPPORTED if the memory cannot be exported. RDMA:
+ * other devices of the machine can access it by RDMA if the device can do that; otherwise it is
+ * ordinary memory. HOST, alone: host memory that is mapped and accessed like the device's, and
+ * takes none of it; TARN_ERROR_NOT_SUPPORTED if the driver has no such pieces. */
 #define DRIVER_PIECE_EXPORTABLE 1u
 #define DRIVER_PIECE_RDMA 2u
 #define DRIVER_PIECE_HOST 4u
@@ -193,39 +202,38 @@ enum driver_call {
         DRIVER_CALLS
 };
 
-/* What a driver that checks has found: work of two streams, or work and an unmap, on the same
- * bytes. */
+/* What the checker of a driver has found: work of two streams on the same bytes, or work and an
+ * unmap. */
 struct driver_conflict {
     int device;
     const char *text;
     struct driver_side {
         uintptr_t address;
         size_t size;
-        uint64_t owner; /* of the memory when the work was queued; 0: none */
-    } sides[2];         /* size 0: an unmap has one side */
+        uint64_t owner; /* the owner of the memory when the work was queued; 0: none */
+    } sides[2];         /* size 0: this side is an unmap */
 };
 
 /* A process with memory on a device. */
 struct driver_process {
     long number;
-    size_t bytes; /* SIZE_MAX where that is not told */
+    size_t bytes; /* SIZE_MAX: unknown */
 };
 
-/* What a device is called outside this process, whatever its number is here; "" where the driver
- * does not say. */
+/* What a device is called outside this process, whatever its number is here; "": unknown. */
 struct driver_identity {
-    char uuid
-        [48]; /* as the vendor's monitor prints it: "GPU-...", of a slice of a device "MIG-..." */
-    char pci[24]; /* "0000:1b:00.0" */
+    char uuid[48]; /* as the vendor's monitor prints it: "GPU-...", or "MIG-..." for a slice of a
+                 device */
+    char pci[24];  /* "0000:1b:00.0" */
 };
 
-/* Eight bytes of what a node of a graph was given. */
+/* Eight bytes that a node of a graph was given. */
 struct driver_word {
     uint64_t value;
     enum {
-        WORD_IS_ADDRESS, /* the node reads or writes there */
-        WORD_IS_WHOLE,   /* a parameter of a kernel of that size */
-        WORD_IS_FIELD    /* a part of a larger one, at a multiple of 8 */
+        WORD_IS_ADDRESS, /* the node reads or writes at that address */
+        WORD_IS_WHOLE,   /* a whole parameter of a kernel */
+        WORD_IS_FIELD    /* a part of a larger parameter, at a multiple of 8 */
     } kind;
     enum driver_node_kind {
         DRIVER_NODE_KERNEL,
@@ -235,29 +243,28 @@ struct driver_word {
         DRIVER_NODE_BATCH
     } of;
     driver_node node;
-    size_t number;      /* of the node, in the order of the walk, an embedded graph's among them */
-    unsigned depth;     /* graphs that the node's graph is embedded in */
-    const char *kernel; /* its name; "" where there is none. Valid as long as its module */
-    unsigned parameter; /* its index; of a copy 0 is the target, 1 the source; of a batch the
-                           operation's */
-    size_t offset;      /* in the parameter */
-    size_t size;        /* bytes: of the parameter; of an address, those used from there on, 0 where
-                           that is not known */
+    size_t number;      /* of the node, in the order of the walk, including nodes of embedded
+                           graphs */
+    unsigned depth;     /* how deep the node's graph is embedded */
+    const char *kernel; /* its name; "": none; valid as long as its module */
+    unsigned parameter; /* index of the parameter; of a copy, 0 is the target and 1 the source; of a
+                           batch, the index of the operation */
+    size_t offset;      /* bytes from the start of the parameter */
+    size_t size;        /* bytes of the parameter; of an address: used from there on; 0: unknown */
 };
 
-/* Nodes that may hold addresses which nobody can look at. */
+/* Nodes with addresses that cannot be looked at. */
 enum driver_unseen {
-    UNSEEN_HOST,        /* functions of the host */
+    UNSEEN_HOST,        /* host functions */
     UNSEEN_KERNEL,      /* kernels whose layout or parameters the driver does not tell */
     UNSEEN_UPDATABLE,   /* kernels whose parameters the device may change */
     UNSEEN_CONDITIONAL, /* the bodies of conditional nodes */
-    UNSEEN_OTHER, /* semaphores, unknown kinds, what the driver failed to tell, graphs embedded
-                           too deep */
+    UNSEEN_OTHER, /* semaphores, unknown kinds, failures of the driver, graphs embedded too deep */
     DRIVER_UNSEEN
 };
 
 struct driver_walk {
-    /* Called for each word that may be an address of this process, in the order of nodes; false
+    /* Called for each word that may be an address of this process, in the order of nodes. False
      * ends the walk with TARN_ERROR_OUT_OF_HOST_MEMORY. */
     bool (*word)(const struct driver_word *word, void *user);
     void *user;
@@ -265,7 +272,7 @@ struct driver_walk {
     size_t unseen[DRIVER_UNSEEN];
 };
 
-/* Whether a word is worth a look: no address is above 2^48, or in the first page. */
+/* Whether a word may be an address: it is below 2^48 and not in the first page. */
 static inline bool driver_word_may_be_address(uint64_t value)
 {
     return value >= 4096 && value >> 48 == 0;
@@ -273,75 +280,72 @@ static inline bool driver_word_may_be_address(uint64_t value)
 
 struct driver {
     const char *name;
-    /* The vendor's constants among the values of driver_stream: the legacy stream beside NULL, and
-     * the default stream of the calling thread, another one in each. NULL where the driver has no
-     * such constant. */
+    /* The vendor's constants for the legacy stream, beside NULL, and for the default stream of the
+     * calling thread. NULL: there is no such constant. */
     driver_stream legacy, per_thread;
-    /* device_synchronize ends the captures of every device, not only those of its own. */
+    /* device_synchronize ends the captures of all devices, not only of its own. */
     bool wait_ends_all;
 #define X(call, parameters) tarn_status(*call) parameters;
     DRIVER_CALL_LIST(X)
 #undef X
-    /* Optional, NULL where the driver does not check: memory at an address gets an owner (a
-     * stream), whose number is given, or loses it. `checking` says whether they are worth calling
-     * now. `check` turns that on; each conflict is counted, and given to `found` by any thread,
-     * which may have any lock: it must call nothing. */
+    /* Optional; NULL if the driver does not check. owner_set: memory gets an owner, a stream;
+     * returns the owner's number. owner_clear: it loses its owner. checking: whether these are
+     * worth calling now. check: turns checking on. Each conflict is counted and given to `found`,
+     * in any thread, with any lock held: it must call nothing. */
     uint64_t (*owner_set)(int device, uintptr_t address, size_t size, driver_stream stream);
     void (*owner_clear)(int device, uintptr_t address, size_t size);
     bool (*checking)(void);
     tarn_status (*check)(void (*found)(const struct driver_conflict *conflict));
-    /* Optional: the processes with memory on a device, this one among them, as the system's own
-     * monitor lists them, at most `room`; how many were stored. May take ms. Touches no last
-     * error. */
+    /* Optional: at most `room` processes with memory on a device, including this one, as the
+     * system's monitor lists them. Returns how many were written. May take ms. Does not touch the
+     * last error. */
     size_t (*processes)(int device, struct driver_process *list, size_t room);
-    /* Optional: fills in what is known of a device. Makes no context and touches no last error. */
+    /* Optional: writes what is known of a device. Creates no context and does not touch the last
+     * error. */
     void (*identity)(int device, struct driver_identity *identity);
-    /* Optional: looks at what the nodes of a graph, and of those embedded in it, were given. Nobody
-     * changes the graph meanwhile. */
+    /* Optional: visits what the nodes of a graph, and of graphs embedded in it, were given. The
+     * caller makes sure that the graph does not change. */
     tarn_status (*graph_walk)(int device, driver_graph graph, struct driver_walk *walk);
-    /* Optional, NULL where events can only be asked one by one: waits until one of these events, of
-     * any devices, has ended; which one is in `ended`. */
+    /* Optional; NULL if events can only be asked one by one: waits until one of these events, of
+     * any devices, has ended. `ended` is its index. */
     tarn_status (*event_wait_any)(const driver_event *events, size_t count, size_t *ended);
-    /* Ends background threads and gives up the process's part of the driver. Nothing is called
-     * after it. */
+    /* Ends background threads and the process's use of the driver. No call may follow. */
     void (*finish)(void);
 };
 
-/* The chosen driver; NULL before driver_init() succeeded. */
+/* The chosen driver; NULL before driver_init() has succeeded. */
 extern const struct driver *driver;
 
 /* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once per process; cheap afterwards.
- * `auto` takes a GPU if one answers, else the host device. Opens libraries: with no lock held, for
- * whoever is inside the loader, in a constructor, may come here too. TARN_ERROR_NO_DRIVER,
+ * `auto` takes a GPU's driver if a GPU answers, otherwise the host device. Opens libraries, with no
+ * lock held, because a constructor that the loader runs may call this too. TARN_ERROR_NO_DRIVER,
  * TARN_ERROR_CONFIGURATION. */
 tarn_status driver_init(void);
 
-/* Why the driver is the one it is: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...".
- * Empty before the choice. */
+/* Why this driver was chosen: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...". ""
+ * before the choice. */
 const char *driver_reason(void);
 
 /* "map" for DRIVER_CALL_map; NULL for anything else. */
 const char *driver_call_name(int call);
 
-/* For alloc_async and free_async: fails where what capture_status answered does not say that the
- * stream does not capture. */
+/* For alloc_async and free_async: fails unless the answer of capture_status says that the stream
+ * does not capture. */
 tarn_status driver_refuse_captured(const char *call, int device, tarn_status answer,
                                    const struct driver_capture *capture);
 
-/* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh
- * device each. */
+/* For tests, which need fresh devices: ends the driver. driver_init() may then choose again. */
 void driver_finish(void);
 
-/* Prints 16 bytes as a UUID behind a prefix. */
+/* Prints 16 bytes as a UUID after a prefix. */
 void driver_uuid_print(struct driver_identity *identity, const char *prefix,
                        const unsigned char bytes[16]);
 
 extern const struct driver driver_host, driver_cuda, driver_hip;
 
-/* Whether a library that dlopen() gave may get streams and memory of the HIP driver: not where it
- * is linked against another major version of the runtime, which then is in the process beside ours
- * and knows nothing of them. Says so in `why`. True where the HIP driver is not in use, or the
- * library needs no runtime. */
+/* Whether a library from dlopen() can use streams and memory of the HIP driver. Not if it is linked
+ * against another major version of the runtime: that one is loaded beside tarn's and does not know
+ * them. `why` says so. True if the HIP driver is not in use, or the library needs no runtime. */
 bool driver_hip_serves(void *library, char *why, size_t size);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the objects that connect a vendor's destructor with the function to be notified. The vendor
- * also calls the destructor when a reference is given back because a graph did not take it; then
- * nothing is notified. */
+/* Owns the objects that connect a vendor's destructor with the function to notify. The vendor also
+ * calls the destructor when a graph did not take its reference; then no function is notified. */
 #include "driver/held.h"
 #include "base/pages.h"
 
@@ -11,7 +10,7 @@
 
 struct held {
     void *argument;
-    _Atomic(void (*)(void *)) end; /* NULL: nobody is to be told */
+    _Atomic(void (*)(void *)) end; /* NULL: there is no function to notify */
 };
 
 static struct object_pool all = OBJECT_POOL(struct held);

@@ -13,11 +13,11 @@ struct held;
 /* NULL where the host is out of memory. */
 struct held *held_create(void (*end)(void *), void *argument);
 
-/* The vendor's destructor: says so, and destroys it. By any thread. */
+/* The vendor's destructor: notifies, and frees the object. Any thread. */
 void held_end(void *held);
 
-/* Destroys it without a word; or, where the vendor has it already, leaves that to the destructor,
- * which then says nothing. */
+/* Frees the object without notifying. If the vendor has it already, its destructor will free it,
+ * and not notify. */
 void held_cancel(struct held *held, bool vendor_has_it);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The list of launched graphs. Programs launch few different ones, so it is searched from its
+/* Owns a list of launched graphs. Programs launch few different graphs, so it is searched from its
  * start. */
 #include "driver/launched.h"
 #include "base/pages.h"
@@ -13,7 +13,7 @@ struct launched {
 
 static struct object_pool entries = OBJECT_POOL(struct launched);
 
-/* The link that leads to a graph's entry, or to the end; with a NULL graph, to the first. */
+/* The link to a graph's entry, or to the end; with `graph` NULL, to the first entry. */
 static struct launched **place_locked(struct launched_list *list, const void *graph)
 {
     struct launched **at = &list->first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Opens the vendors' libraries. Owns nothing but the list of names that a test wants missing. */
+/* Opens the vendors' libraries. Owns only the list of names that a test wants to be missing. */
 #include "driver/loader.h"
 #include "base/thread/cancel.h"
 
@@ -44,8 +44,8 @@ void loader_say(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
-/* One reason, the soname in front: dlerror() names the file that failed, which may be one that ours
- * needs. */
+/* Adds one reason, after the soname. dlerror() names the file that failed, which may be a
+ * dependency. */
 static void say_why(char *why, size_t size, const char *soname, const char *reason)
 {
     const char *between = size && why[0] ? "; " : "";
@@ -56,8 +56,8 @@ static void say_why(char *why, size_t size, const char *soname, const char *reas
         loader_say(why, size, "%s%s: %s", between, soname, reason ? reason : "not found");
 }
 
-/* What the process has loaded comes first: a program that runs on one major version must not get
- * another beside it. */
+/* A library that the process has loaded comes first: a program that uses one major version must not
+ * get another beside it. */
 static void *find_loaded(const char *const *sonames, const char **soname)
 {
     for (; *sonames; sonames++) {
@@ -102,7 +102,7 @@ bool loader_is_loaded(const char *soname)
     void *library =
         loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (library)
-        (void)dlclose(library); /* it was there before, and stays */
+        (void)dlclose(library); /* it was loaded before, and stays loaded */
     return library;
 }
 

@@ -2,17 +2,17 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Address space of the host device: reserved ranges, plain allocations, the budget of mappings, and
- * what lies behind an address.
+ * what is behind an address.
  *
- * A reserved range is PROT_NONE address space with one index entry a granule, so that an address
- * leads to its mapping in two steps. A plain allocation is anonymous memory of whole granules,
- * hidden from fork children.
+ * A reserved range is PROT_NONE address space with one index entry per granule, so an address leads
+ * to its mapping in two steps. A plain allocation is anonymous memory of whole granules, hidden
+ * from children of fork().
  *
- * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and
- * each hole between is one (that neighbours may merge is not counted on), a plain allocation is
- * one. So taking a mapping away never needs more than is counted, and what gives memory back never
- * fails for the budget. Nor does it fail at the kernel's own limit: a spare mapping is given up
- * there.
+ * Budget: `vmas` is an upper bound of the kernel's mappings that the device has. In a range, each
+ * mapping and each hole between mappings counts as one, although neighbours may merge; a plain
+ * allocation counts as one. So removing a mapping never needs more than is counted, and code that
+ * gives memory back never fails for the budget. It does not fail at the kernel's own limit either:
+ * then a spare mapping is given up.
  *
  * Everything is under host_memory_lock. */
 #include "base/pages.h"
@@ -36,7 +36,7 @@ static int region_order(const struct tree_node *a, const struct tree_node *b)
 
 static struct tree regions = {.order = region_order};
 static struct host_region *recent; /* the region found last, or NULL */
-static struct host_region *freed;  /* in the order of a stream, whose work has not ended; in no
+static struct host_region *freed;  /* freed in the order of a stream whose work has not ended; in no
                                       tree */
 static size_t vmas;
 static struct object_pool region_objects = OBJECT_POOL(struct host_region);
@@ -74,8 +74,8 @@ struct host_region *host_range_around(const struct host_device *device, uintptr_
 
 /* ---- The budget of mappings ---- */
 
-/* How many more of the kernel's mappings a mapping at [address, end) of the range is than the hole
- * it lies in: one for each side on which a hole remains. */
+/* By how much a mapping at [address, end) increases the kernel's number of mappings: one for each
+ * side on which a hole remains. */
 static size_t mapping_cost(const struct host_region *range, uintptr_t address, uintptr_t end)
 {
     bool left = address > range->address && !*host_granule_of(range, address - HOST_GRANULE);
@@ -141,9 +141,9 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
     vmas -= mapping_cost(range, address, end);
 }
 
-/* A mapping that holds nothing. At its limit the kernel refuses every mmap(), also one that takes a
- * mapping's place and lowers the count, until one mapping has gone (mm/mmap.c: `map_count >
- * sysctl_max_map_count`). It is shared memory of its own, which merges with no neighbour. */
+/* A mapping without content. At its limit the kernel refuses every mmap(), even one that replaces a
+ * mapping and lowers the number (mm/mmap.c: `map_count > sysctl_max_map_count`). Then this one is
+ * given up. It is shared memory, so it does not merge with neighbours. */
 static void *spare;
 static const size_t spare_size = 4096;
 
@@ -184,8 +184,7 @@ tarn_status host_place_nothing(uintptr_t address, size_t size)
 
 /* ---- Address space ---- */
 
-/* Maps anonymous memory at a multiple of `alignment`. NULL, with errno, where the kernel has
- * none. */
+/* Maps anonymous memory at a multiple of `alignment`. NULL with errno: the kernel has none. */
 static void *map_aligned(size_t size, size_t alignment, int protection)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -395,7 +394,8 @@ static struct host_region *plain_at(const struct host_device *device, uintptr_t 
                : NULL;
 }
 
-/* The same, out of the tree; it keeps its addresses and its place in the ledger. */
+/* Takes the plain allocation at `address` out of the tree. It keeps its addresses and stays in the
+ * ledger. */
 static struct host_region *free_detach_locked(struct host_device *device, uintptr_t address)
 {
     struct host_region *region = plain_at(device, address);
@@ -448,8 +448,8 @@ static bool is_due_locked(const struct host_region *region)
     return region->freed_on->done >= region->freed_at;
 }
 
-/* Waits for the oldest free that has no effect yet. False where the device has none, except for
- * what other work uses. */
+/* Waits until the oldest free with no effect yet takes effect. False: there is none, or other work
+ * uses it. */
 static bool freed_wait(struct host_device *device)
 {
     struct host_stream *stream = NULL;
@@ -466,7 +466,7 @@ static bool freed_wait(struct host_device *device)
         }
     host_streams_unlock();
     mutex_unlock(&host_memory_lock);
-    if (!stream || due) { /* what is due another thread may be about to end */
+    if (!stream || due) { /* another thread may be about to end one that is due */
         host_settle();
         return due;
     }
@@ -477,7 +477,7 @@ static bool freed_wait(struct host_device *device)
     return true;
 }
 
-/* The stream, where it orders memory now: not where it captures. */
+/* The stream, if it orders memory now: not while it captures. */
 static tarn_status ordering_stream_locked(const char *call, struct host_device *device,
                                           driver_stream handle, struct host_stream **stream)
 {
@@ -562,8 +562,8 @@ tarn_status host_free_async(int number, uintptr_t address, driver_stream stream)
     return status;
 }
 
-/* Work of other streams that still uses the memory then is reported, where that is looked for, and
- * waited for. */
+/* Whether work of other streams still uses the memory of a free that is due. If the checker is on,
+ * that is reported. */
 static bool is_used(struct host_region *region)
 {
     if (!atomic_load_explicit(&host.checking, memory_order_relaxed))
@@ -607,8 +607,8 @@ tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes
 
 /* ---- What lies behind an address ---- */
 
-/* The extent at `address` for the device, or length 0; of another device's memory only what it can
- * reach. Two steps where the region is the one asked about last. */
+/* The extent at `address` that the device can access; length 0: none. Takes two steps if the region
+ * is the one found last. */
 static tarn_host_extent extent_at(const struct host_device *device, uintptr_t address)
 {
     const struct host_region *region = host_region_at(address);
@@ -660,8 +660,7 @@ tarn_status tarn_host_extent_get(int number, const void *address, size_t size,
     return TARN_OK;
 }
 
-/* Where the first address at or after `address` that is in a region of ours begins; UINTPTR_MAX
- * where there is none. */
+/* The start of the first region at or after `address`; UINTPTR_MAX: none. */
 static uintptr_t next_of_ours(uintptr_t address)
 {
     struct tree_node *node = tree_find_first(&regions, region_ends_after, address);

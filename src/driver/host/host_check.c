@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The checker: who owns which memory, what queued work uses, and reports.
+/* The checker: who owns which memory, what queued work uses, and its reports.
  *
- * An owner is a range, a stream and a generation that is never used twice; memory without owner has
- * generation 0. A queued operation remembers for each range that it uses the generation at the time
- * when it was queued. Two operations of different streams that use the same bytes under different
- * generations must not be unfinished together; that is looked for when the later one starts. Same
- * stream, or same owner: the order is the user's own affair.
+ * An owner is a range, a stream and a generation that is never used twice; memory without an owner
+ * has generation 0. A queued operation notes, for each range that it uses, the generation at that
+ * time. Two operations of different streams that use the same bytes under different generations
+ * must not be unfinished at the same time. This is checked when the later one starts. With the same
+ * stream, or the same owner, the order is the program's responsibility.
  *
  * Owners, uses and the list of reports are under the streams lock, which every `_locked` function
- * here assumes. Where the host has no memory, an owner or a report's text is lost, a report's count
- * never is. */
+ * here requires. Without host memory an owner or the text of a report may be lost, but never the
+ * count of a report. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -46,7 +46,7 @@ static int owner_order(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-/* Streams lock. */
+/* under the streams lock */
 static struct tree owners = {.order = owner_order};
 static uint64_t generations;
 static struct report *reports, **reports_end = &reports;
@@ -55,8 +55,8 @@ static void *report_user;
 static void (*report_found)(const struct driver_conflict *);
 
 static mutex deliver_lock =
-    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered: one at a time, in
-                                             order */
+    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered, so that they come one
+                                             at a time, in order */
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
 static struct object_pool report_objects = OBJECT_POOL(struct report);
 
@@ -67,7 +67,7 @@ static bool owner_ends_after(const struct tree_node *node, uint64_t key)
     return TREE_ENTRY(node, struct owner, node)->end > key;
 }
 
-/* The first owner of a part of [address, end), or NULL. */
+/* The first owner of any part of [address, end), or NULL. */
 static struct owner *owner_in(uintptr_t address, uintptr_t end)
 {
     struct tree_node *node = tree_find_first(&owners, owner_ends_after, address);
@@ -87,7 +87,7 @@ static void owner_add(uintptr_t address, uintptr_t end, uint64_t generation, dri
     tree_insert(&owners, &owner->node);
 }
 
-/* Takes [address, end) from all who own a part of it; what they own outside stays theirs. */
+/* Removes all owners from [address, end). They keep what they own outside. */
 static void owners_clear(uintptr_t address, uintptr_t end)
 {
     for (struct owner *owner; (owner = owner_in(address, end));) {
@@ -200,7 +200,7 @@ static struct driver_side side_of(const struct host_use *use)
     return side;
 }
 
-/* `other` is NULL where the other side is not work. */
+/* `other` NULL: the other side is not work. */
 static void report_locked(struct host_device *device, const struct host_use *mine,
                           const struct host_use *other, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -279,7 +279,7 @@ static struct stream_text describe(const struct host_stream *stream)
     return result;
 }
 
-/* The use of `uses` that shares a byte with [address, address + size), or NULL. */
+/* The use in `uses` that shares a byte with [address, address + size), or NULL. */
 static const struct host_use *use_in(const struct host_uses *uses, uintptr_t address, size_t size)
 {
     const struct host_use *use = uses_of(uses);
@@ -321,7 +321,7 @@ static void check_pair(struct host_stream *stream, const struct host_op *op,
                   theirs->address, theirs->size, theirs->owner);
 }
 
-/* `op` is at the head of its stream, so that its own stream has nothing queued before it. */
+/* `op` is the first of its stream, so no work of the stream is before it. */
 static void check_against(struct host_stream *stream, const struct host_op *op,
                           const struct host_stream *other)
 {
@@ -391,7 +391,7 @@ static void set_locked(bool on, void (*function)(const char *, void *), void *us
 static void set(bool on, void (*function)(const char *, void *), void *user,
                 void (*found)(const struct driver_conflict *))
 {
-    host_check_deliver(); /* what was reported before belongs to the listener of that time */
+    host_check_deliver(); /* earlier reports belong to the earlier listener */
     mutex_lock(&deliver_lock);
     host_streams_lock();
     set_locked(on, function, user, found);

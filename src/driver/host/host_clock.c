@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The virtual clock of driver time: what each call costs, never slept. Two tables, because what is
- * published about CUDA disagrees, and a third that is measured on some machine and read from a
- * file: A charges physical memory by the MiB as a first touch of zeroed pages does and access by
- * the call; B takes physical memory as nearly free of its size and access by the piece. A call that
- * the tables do not name costs nothing.
+/* The virtual clock of driver time: what each call costs; nothing sleeps. This file owns the cost
+ * tables. There are two, because published figures for CUDA disagree, and a third that is read from
+ * a file of measurements. A charges physical memory per MiB, as a first touch of zeroed pages
+ * costs, and access per call. B makes physical memory nearly independent of its size, and charges
+ * access per piece. A call that a table does not name costs nothing.
  *
  * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100;
- * event record: RMM issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4
- * GiB/s, and locked alone at 10. So is 1 us for what comes from the driver's own pool and goes back
- * there. This file owns the tables, of which C is written once, before the device starts; the sums
- * are atomic fields of the device. */
+ * event record: RMM issue 448. Estimates: pinned memory, whose pages are zeroed and locked at about
+ * 4 GiB/s, and only locked at 10 GiB/s; 1 us for memory from the driver's own pool and back.
+ *
+ * Table C is written once, before the device starts. The sums are atomic fields of the device. */
 #include "base/status.h"
 #include "driver/host/host.h"
 
@@ -97,7 +97,7 @@ static int kind_named(const char *name)
     return -1;
 }
 
-/* One line, which it cuts into words. */
+/* Parses one line, which it cuts into words. */
 static tarn_status costs_read_line(const char *path, int number, char *line,
                                    struct host_cost *costs, bool *seen)
 {
@@ -147,7 +147,7 @@ static tarn_status costs_read(const char *path, char *text, size_t length, struc
 
 tarn_status host_costs_start(void)
 {
-    static char text[COSTS_ROOM + 1]; /* the caller has a lock */
+    static char text[COSTS_ROOM + 1]; /* the caller holds a lock */
     const char *path = secure_getenv("TARN_HOST_COSTS");
     costs_given = false;
     if (!path || !*path)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Physical memory of the host device, and what is mapped where.
+/* Physical memory of the host device, and where it is mapped.
  *
- * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is
- * contiguous there, an offset is never used twice, and a release punches the stretch out. An
- * exportable piece has a memfd of its own, whose size is sealed: who imports it can rely on that.
- * An imported one is not in the ledger's books, nor is one of host memory. What is accessible is
- * hidden from fork children.
+ * An ordinary piece is a contiguous part of its device's memfd. The memfd only grows: an offset is
+ * never used twice, and a release punches a hole. An exportable piece has a memfd of its own with a
+ * sealed size, so that an importer can rely on the size. Imported pieces and host memory are not in
+ * the ledger. Accessible memory is hidden from children of fork().
  *
- * A leaving mapping was unmapped while queued work uses it (the checker saw it): for its owner it
- * is gone, but it stays until that work ends; until then its address is TARN_ERROR_BUSY to map and
- * unreserve.
+ * A leaving mapping was unmapped while queued work used it (the checker saw that). For its owner it
+ * is gone, but it stays until that work ends. Until then, mapping or unreserving its address fails
+ * with TARN_ERROR_BUSY.
  *
  * Everything is under host_memory_lock. */
 #include "driver/host/host_memory.h"
@@ -58,7 +57,7 @@ static tarn_status refuse_off_granule(const char *call, uintptr_t address, size_
                   call, address, size);
 }
 
-/* A slot, with its handle and nothing else set; NULL where the host has no memory. */
+/* A slot with only its handle set. NULL: no host memory. */
 static struct host_piece *slot_take(void)
 {
     struct host_piece *piece = free_slots;
@@ -96,7 +95,8 @@ uint64_t host_piece_number(void)
     return slot->handle;
 }
 
-/* A process whose files may not grow so far (ulimit -f) is told by the status, and not ended. */
+/* Blocks SIGXFSZ: a process whose files may not grow so far (ulimit -f) gets a status, and does not
+ * end. */
 static int grow(int file, size_t size)
 {
     struct quiet quiet;
@@ -106,8 +106,8 @@ static int grow(int file, size_t size)
     return code;
 }
 
-/* Gives the piece a stretch of the device's file. The file grows by the device's size at a time: it
- * is sparse. */
+/* Gives the piece a part of the device's file, which grows by the device's size each time; it is
+ * sparse. */
 static tarn_status piece_place(struct host_device *device, struct host_piece *piece)
 {
     if (device->file < 0) {
@@ -189,8 +189,8 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
     return status;
 }
 
-/* The piece is released and not mapped: its memory goes back to the machine. A hole that cannot be
- * punched stays as unused memory of the file; the offset is not used again. */
+/* Ends a piece that is released and not mapped: returns its memory to the machine. If no hole can
+ * be punched, that part of the file stays as unused memory. */
 static void piece_end(struct host_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -207,8 +207,8 @@ static void piece_end(struct host_piece *piece)
     slot_give(piece);
 }
 
-/* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in
- * use and no unmap was reported for that already. */
+/* A piece may be released while it is mapped. The checker reports that only if queued work uses the
+ * memory and no unmap of it was reported. */
 static tarn_status release_locked(struct host_device *device, driver_piece handle, size_t *size)
 {
     struct host_piece *piece = piece_find(handle);
@@ -284,9 +284,9 @@ tarn_status host_export(int number, driver_piece piece, int *file)
 #define SEALS_AGAINST_WRITING F_SEAL_WRITE
 #endif
 
-/* What is mapped must not end before the mapping does, whatever another process makes of the file;
- * nor may its pages be of a store that can run dry, as that of huge pages: a touch would end the
- * process. */
+/* Memory that is mapped must last as long as its mapping, whatever another process does with the
+ * file. Its pages must not be from a store that can run out, such as huge pages: then an access
+ * would end the process. */
 static tarn_status import_check(int file, size_t size)
 {
     struct stat known;
@@ -428,7 +428,7 @@ tarn_status host_map(int number, uintptr_t address, size_t size, driver_piece pi
     return status;
 }
 
-/* Fails unless [address, address + size) is exactly one or more mappings in a row; counts them. */
+/* Fails unless [address, address + size) is exactly one or more mappings in a row. Counts them. */
 static tarn_status check_row(const char *call, struct host_device *device, uintptr_t address,
                              size_t size, uint64_t *count)
 {
@@ -494,7 +494,7 @@ tarn_status host_set_access(int number, uintptr_t address, size_t size, const in
     return status;
 }
 
-/* Gives the addresses back to the range and its books. */
+/* Returns the addresses to the range, and uncounts the mapping. */
 static void mapping_forget(struct host_mapping *mapping)
 {
     struct host_region *range = mapping->region;
@@ -514,7 +514,7 @@ static void mapping_forget(struct host_mapping *mapping)
         piece_end(piece);
 }
 
-/* Makes [address, end), mappings in a row, PROT_NONE address space again. */
+/* Makes [address, end), which is mappings in a row, PROT_NONE address space. */
 static tarn_status unmap_row(const struct host_region *range, uintptr_t address, uintptr_t end)
 {
     if (address == end)
@@ -530,8 +530,8 @@ static tarn_status unmap_row(const struct host_region *range, uintptr_t address,
     return TARN_OK;
 }
 
-/* Reports and defers the unmap of a mapping that queued work uses. Work that ends looks at
- * `host.leaving`, so the mapping is counted there before it is known to be in use. */
+/* Reports the unmap of a mapping that queued work uses, and defers it. The mapping is counted in
+ * `host.leaving` before the check, because work that ends looks there. */
 static bool leave_if_used(struct host_mapping *mapping)
 {
     struct host_device *device = mapping->piece->device;
@@ -599,7 +599,7 @@ void host_memory_sweep(void)
             continue;
         }
         *link = mapping->next_leaving;
-        /* The kernel has no room: try again at the next sweep */
+        /* The kernel has no room: the next sweep tries again. */
         if (unmap_row(mapping->region, address, end)) {
             mapping->next_leaving = *link;
             *link = mapping;
@@ -687,7 +687,7 @@ void host_memory_finish(void)
 
 /* ---- Contents ---- */
 
-/* Whether a granule of a mapping has never been touched, and so is zero. */
+/* Whether a granule was never written, so that it is zero. */
 static bool is_untouched(uintptr_t address)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
