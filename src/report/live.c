@@ -31,12 +31,12 @@
 #include <unistd.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define EXIT_WAIT_MS 200 /* for a survey in progress when the process exits */
+#define EXIT_WAIT_MS 200 /* ms to wait for a survey in progress when the process exits */
 
 enum { LIVE_INTERVAL = 250, LIVE_LEAST = 10, LIVE_MOST = 3600000 };      /* ms */
 enum { METRICS_INTERVAL = 15, METRICS_LEAST = 1, METRICS_MOST = 86400 }; /* s */
 
-/* Something that is due again and again. */
+/* A task that is due at regular intervals. */
 struct job {
     bool on;
     uint64_t every, next; /* ns, of CLOCK_MONOTONIC */
@@ -45,8 +45,8 @@ struct job {
 static struct {
     mutex control;
     mutex lock;
-    pthread_cond_t wake, rest; /* lock: something changed for the thread; it has ended a piece of
-                                  work */
+    pthread_cond_t wake, rest; /* wake: something changed for the thread; rest: it has finished a
+                                  task */
     pthread_t thread;          /* control */
     bool runs;                 /* control: the thread exists */
     bool ends, works;          /* lock: the thread is to end; it is in a survey, or writes */
@@ -54,7 +54,8 @@ static struct {
     char metrics_path[4096];   /* control; constant while metrics are on */
     struct surveyor *surveyor; /* the thread's */
     struct page_file page;     /* the thread's while it works; else control */
-    bool metrics_fail;         /* the thread's: the last time; it is said once */
+    bool metrics_fail;         /* the thread's: the last write failed; only the first failure is
+                                  logged */
 } reporter = {.control = MUTEX_INITIALIZER(LOCK_REPORT_CONTROL),
               .lock = MUTEX_INITIALIZER(LOCK_REPORT)};
 
@@ -75,7 +76,7 @@ static uint64_t now(void)
 
 /* The thread ----------------------------------------------------------------------------------- */
 
-/* Whether it is due now; then it is next after an interval. */
+/* Whether a job is due. If so, sets when it is due next. */
 static bool is_due_locked(struct job *job, uint64_t time)
 {
     if (!job->on || job->next > time)
@@ -102,7 +103,7 @@ static void sleep_relocking(void)
 static void work(bool live, bool metrics)
 {
     if (device_layer_ready())
-        return; /* it is being shut down */
+        return; /* tarn is being shut down */
     survey_take(reporter.surveyor);
     if (live)
         page_write(&reporter.page, &reporter.surveyor->survey);
@@ -139,12 +140,13 @@ static void *report(void *argument)
     return argument;
 }
 
-/* The process ends without a shutdown: the page goes, the thread does nothing more, and nobody
- * waits for what hangs. */
+/* The process exits without a shutdown: removes the page and stops the thread. If the thread hangs,
+ * does not wait for it. */
 static void at_exit(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED || !mutex_try(&reporter.control))
-        return; /* another thread starts or stops it: what it leaves is found to be left */
+        return; /* another thread starts or stops the reporter; the page that it leaves counts as
+                   left */
     struct timespec until = time_in(EXIT_WAIT_MS * NS_PER_MS);
     mutex_lock(&reporter.lock);
     reporter.ends = true;
@@ -155,15 +157,17 @@ static void at_exit(void)
     if (reporter.page.page && !reporter.works)
         page_remove(&reporter.page);
     else if (reporter.page.page)
-        (void)unlink(reporter.page.path); /* what is written to stays mapped */
+        (void)unlink(reporter.page.path); /* stays mapped, because the thread may be writing to
+                                             it */
     mutex_unlock(&reporter.lock);
     if (reporter.runs)
-        pthread_detach(reporter.thread); /* it ends, or hangs; nobody waits for it any more */
+        pthread_detach(reporter.thread); /* it ends or hangs */
     reporter.runs = false;
     mutex_unlock(&reporter.control);
 }
 
-/* No page is made or removed over a fork, so that the child knows of each that it has open. */
+/* A fork waits until no page is being created or removed, so that the child knows each open
+ * page. */
 static void before_fork(void)
 {
     mutex_lock(&reporter.control);
@@ -189,7 +193,8 @@ static void prepare(void)
     pthread_cond_init(&reporter.rest, &attributes);
     pthread_condattr_destroy(&attributes);
     (void)pthread_atfork(before_fork, in_parent, in_child);
-    (void)atexit(at_exit); /* after the driver's own, so before them */
+    (void)atexit(at_exit); /* runs before the driver's own handlers, which were registered
+                              earlier */
 }
 
 /* Starting and stopping ------------------------------------------------------------------------ */
@@ -225,7 +230,7 @@ static void job_end(struct job *job)
     mutex_unlock(&reporter.lock);
 }
 
-/* Ends the thread where nothing is left to report. */
+/* Ends the thread if there is nothing left to report. */
 static void thread_end_controlled(void)
 {
     if (!reporter.runs || reporter.live.on || reporter.metrics.on)
@@ -303,7 +308,7 @@ struct settings {
 static struct settings settings;                      /* control */
 static struct metrics_process process = {.rank = -1}; /* lock */
 
-/* A name that `tarn top` can tell from a number, on one line. */
+/* Whether a name is one line, and not a number, so that `tarn top` can tell the two. */
 static bool is_name(const char *name)
 {
     size_t length = strlen(name), digits = strspn(name, "0123456789");
@@ -313,7 +318,7 @@ static bool is_name(const char *name)
     return length > 0 && length < sizeof((struct page_head *)0)->name && digits < length;
 }
 
-/* A variable that is set to something, or NULL. */
+/* The value of a variable that is set and not empty; otherwise NULL. */
 static const char *wish(const char *variable)
 {
     const char *text = secure_getenv(variable);
@@ -337,7 +342,7 @@ static tarn_status read_number(const char *variable, unsigned standard, unsigned
     return TARN_OK;
 }
 
-/* The path with the process's number in place of "%p". */
+/* A path from a variable, with the process's number for "%p". */
 static tarn_status read_path(const char *variable, char *path, size_t size)
 {
     const char *text = wish(variable);
@@ -360,8 +365,8 @@ static tarn_status read_path(const char *variable, char *path, size_t size)
                : TARN_OK;
 }
 
-/* What launchers of parallel programs call a process's number among all of its job, the first that
- * is set to one: torchrun, Open MPI, PMIx, MPICH and its kin, Slurm. */
+/* A process's number in its job, from the first variable that is set: of torchrun, Open MPI, PMIx,
+ * MPICH and relatives, Slurm. */
 static int read_rank(void)
 {
     static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
@@ -412,8 +417,8 @@ static tarn_status read_settings_controlled(void)
     return status ? status : read_path("TARN_METRICS", settings.metrics, sizeof settings.metrics);
 }
 
-/* The beginning: what the environment asks for. Malformed it is an error; that it is not available
- * is not an error of the program. */
+/* Begins what the environment asks for. Fails if a variable is malformed. If something is not
+ * available, only logs that. */
 tarn_status live_begin(void)
 {
     struct error_before before;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVTX: tells NVIDIA's tools, or similar ones, which blocks there are in tarn's memory, and where
- * regions begin and end. Owns the tables that the tool's library fills at the first use, constant
- * then, and the heaps reported to it: one per plain segment.
+/* NVTX: tells NVIDIA's tools, or similar ones, which blocks are in tarn's memory, and where regions
+ * begin and end. Owns the tables of functions, which the tool's library fills at the first use and
+ * which are constant then, and the heaps reported to the tool: one per plain segment.
  *
- * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped
- * memory: hence plain segments only, which are the default then (segments:driver). It takes the end
- * of a block for the work that is queued later. The tool is called with no tarn lock held; what it
- * learns of one block is in order, since a block is announced before its caller has it, and its end
- * before it is freed. */
+ * compute-sanitizer (CUDA 13.0) accepts heaps only in memory from cudaMalloc(), not in mapped
+ * memory. So only plain segments are reported, which are the default then (segments:driver). It
+ * takes the end of a block as valid for work queued later. The tool is called with no lock of tarn
+ * held. It learns of one block in order: before the caller has the block, and of its end before it
+ * is freed. */
 #include "base/nvtx.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -39,7 +39,7 @@ static int by_start(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-static mutex told_lock = MUTEX_INITIALIZER(LOCK_TOLD); /* of the tree */
+static mutex told_lock = MUTEX_INITIALIZER(LOCK_TOLD); /* protects the tree */
 static struct tree heaps = {.order = by_start};
 static struct object_pool heap_objects = OBJECT_POOL(struct heap_told);
 
@@ -60,7 +60,7 @@ static _Atomic(void *) opened_tool; /* its library */
 
 /* The tables that the tool fills --------------------------------------------------------------- */
 
-/* A module's functions, and the table of where they are. */
+/* A module's functions, and the table of their places. */
 static struct module {
     nvtx_function functions[NVTX_MODULE_ENTRIES];
     nvtx_function *table[NVTX_MODULE_ENTRIES + 1];
@@ -160,8 +160,8 @@ static bool begins_behind(const struct tree_node *node, uint64_t key)
     return TREE_ENTRY(node, struct heap_told, node)->start > key;
 }
 
-/* The heap around an address, which exists while a block is there; NULL where it was not reported
- * to the tool, or the tool refused it: then its blocks are not reported either. */
+/* The reported heap around an address. It exists while it has a block. NULL: it was not reported,
+ * or the tool refused it; then its blocks are not reported. */
 static struct heap_told *heap_around_locked(uintptr_t address)
 {
     struct tree_node *behind = tree_find_first(&heaps, begins_behind, address);
@@ -170,7 +170,7 @@ static struct heap_told *heap_around_locked(uintptr_t address)
     return heap && address < heap->end ? heap : NULL;
 }
 
-/* Its handle; NVTX_HEAP_NO_TOOL where there is none. */
+/* The handle of that heap; NVTX_HEAP_NO_TOOL: there is none. */
 static nvtx_heap_handle heap_around(uintptr_t address)
 {
     mutex_lock(&told_lock);
@@ -194,7 +194,7 @@ static void tell_segment_gone(uintptr_t start)
     object_free(&heap_objects, heap);
 }
 
-/* A block is named by its tag, or else by its pool. */
+/* Names a block by its tag; without one, by its pool. */
 static void tell_name(uintptr_t start, const uint64_t pool[2], tarn_tag tag)
 {
     char text[96];
@@ -318,7 +318,7 @@ static void use_memory(void)
         announcer = &blocks_told;
 }
 
-/* Has the tool's library, which stays, fill the tables. */
+/* Lets the tool's library, which stays loaded, fill the tables. */
 static void use_tool(const char *path, void *library)
 {
     nvtx_initialize *initialize = NULL;
@@ -340,8 +340,8 @@ static void use_tool(const char *path, void *library)
               announcer ? "blocks, in plain segments" : "no blocks");
 }
 
-/* The tool that is wanted; NULL: none. One is where it is named, and the driver is CUDA's or
- * TARN_NVTX asks for it all the same. */
+/* The path of the tool's library; NULL: none is wanted. One is wanted if it is named, and the
+ * driver is CUDA's or TARN_NVTX demands it. */
 static tarn_status read_wish(const char **path)
 {
     const char *wish = secure_getenv("TARN_NVTX"), *named = secure_getenv("NVTX_INJECTION64_PATH");

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn uses of NVTX 3 (NVIDIA/NVTX), in declarations of our own: NVTX is a header whose
- * functions fill tables and hand them to a tool's library, and those tables are its binary
- * interface. tests/abi/check_nvtx.c compares every line with the headers.
+/* What tarn uses of NVTX 3 (NVIDIA/NVTX), declared here. NVTX is a header whose functions fill
+ * tables and pass them to a tool's library; these tables are its binary interface.
+ * tests/abi/check_nvtx.c compares every line with the headers.
  *
- * The way to the tool: NVTX_INJECTION64_PATH names its library. Of that InitializeInjectionNvtx2
- * gets a function which gives the table that gives the function tables of modules, by whose entries
- * the tool stores its functions; 0 means that it failed. Then InitializeInjectionNvtxExtension gets
- * a list of slots for each extension; the tool stores its functions in those. */
+ * The way to the tool: NVTX_INJECTION64_PATH names its library. InitializeInjectionNvtx2 in it gets
+ * a function. That function returns a table, through which the tool gets the function table of each
+ * module, where it stores its functions. A result of 0 means that it failed. Then
+ * InitializeInjectionNvtxExtension gets a list of slots per extension, where the tool stores its
+ * functions. */
 #ifndef TARN_REPORT_NVTX_ABI_H
 #define TARN_REPORT_NVTX_ABI_H
 
@@ -20,10 +21,10 @@
 typedef void (*nvtx_function)(void);
 typedef struct nvtxDomainRegistration_st *nvtx_domain;
 typedef struct nvtxMemHeap_v1 *nvtx_heap_handle;
-#define NVTX_HEAP_NO_TOOL ((nvtx_heap_handle)(intptr_t)-1) /* of a tool that takes no heaps */
+#define NVTX_HEAP_NO_TOOL ((nvtx_heap_handle)(intptr_t)-1) /* the tool takes no heaps */
 
-/* X(MODULE, number, entries): the modules of the core, and how many entries the table of each has;
- * entry 0 is nothing. */
+/* X(MODULE, number, entries): the modules of the core and the size of each one's table. Entry 0 is
+ * unused. */
 #define NVTX_MODULE_LIST(X) \
     X(CORE, 1, 16)          \
     X(CUDA, 2, 9)           \
@@ -34,7 +35,7 @@ typedef struct nvtxMemHeap_v1 *nvtx_heap_handle;
 
 enum { NVTX_MODULE_ENTRIES = 16 }; /* the most */
 
-/* Of CORE2. */
+/* Entries of module CORE2. */
 enum { NVTX_DOMAIN_RANGE_PUSH_EX = 4, NVTX_DOMAIN_RANGE_POP = 5, NVTX_DOMAIN_CREATE_A = 12 };
 
 enum { NVTX_TABLE_CALLBACKS = 1, NVTX_TABLE_VERSION = 3 };
@@ -53,7 +54,7 @@ struct nvtx_version {
 typedef const void *nvtx_get_table(uint32_t table);
 typedef int nvtx_initialize(nvtx_get_table *get_table);
 
-/* A text, by the first member, or one registered with the tool. */
+/* A text by the first member, or a text registered with the tool. */
 union nvtx_text {
     const char *ascii;
     const void *other;
@@ -81,7 +82,7 @@ typedef nvtx_domain nvtx_domain_create(const char *name);
 /* Extensions */
 struct nvtx_segment {
     size_t number, slot_count;
-    intptr_t *slots; /* 0 before; then a function, or still 0, or 1: none */
+    intptr_t *slots; /* 0 before; then a function, 0, or 1 (none) */
 };
 
 struct nvtx_module {
@@ -96,13 +97,13 @@ typedef int nvtx_initialize_extension(struct nvtx_module *module);
 
 /* The memory extension */
 enum {
-    NVTX_MEMORY = 1, /* its number */
+    NVTX_MEMORY = 1, /* the extension's number */
     NVTX_MEMORY_COMPATIBLE = 0x0102,
     NVTX_MEMORY_SLOTS = 63,
     NVTX_SLOT_NONE = 1
 };
 
-/* X(NAME, number): its functions, by slot. */
+/* X(NAME, number): the extension's functions, by slot. */
 #define NVTX_MEMORY_LIST(X)  \
     X(HEAP_REGISTER, 0)      \
     X(HEAP_UNREGISTER, 1)    \

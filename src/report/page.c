@@ -51,14 +51,14 @@ const char *page_directory(const char *wanted)
 
 /* Making --------------------------------------------------------------------------------------- */
 
-/* Whether a name means the file. */
+/* Whether a name still means this file. */
 static bool is_named(const char *path, const struct stat *file)
 {
     struct stat named;
     return lstat(path, &named) == 0 && named.st_ino == file->st_ino && named.st_dev == file->st_dev;
 }
 
-/* Whether a file is a page, or the beginning of one whose maker was killed before it had a
+/* Whether a file is a page, or an unfinished one whose creator was killed before it wrote the
  * magic. */
 static bool is_page(int file, const struct stat *info)
 {
@@ -71,8 +71,8 @@ static bool is_page(int file, const struct stat *info)
            info->st_size <= (off_t)sizeof(struct page);
 }
 
-/* Nobody can open a page to write, so the lock is one of readers: it keeps the maker's away as
- * well. */
+/* No process can open a page to write. So the lock is a read lock; it excludes the lock of the
+ * creator, too. */
 void page_remove_left(const char *path)
 {
     struct stat info;
@@ -91,7 +91,7 @@ static bool path_make(char *path, size_t size, const char *directory, const char
     return length > 0 && (size_t)length < size;
 }
 
-/* Makes a new file of a free name, locked. -1 with errno. */
+/* Creates a file with a free name, and locks it. -1 with errno. */
 static int file_make(const char *directory, uint64_t process, char *path, size_t size,
                      struct stat *made)
 {
@@ -108,14 +108,14 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
         if (file < 0 && errno != EEXIST)
             return -1;
         if (file < 0) {
-            page_remove_left(path); /* then the name is tried once more */
+            page_remove_left(path); /* then the name is tried again */
             continue;
         }
         if (fstat(file, made) || !lock_file(file, F_WRLCK)) {
             int code = errno;
             bool is_taken =
-                code == EAGAIN || code == EACCES; /* by another process, for one that was left: it
-                                                     removes it */
+                code == EAGAIN || code == EACCES; /* another process has locked a page that was
+                                                     left, and removes it */
             if (!is_taken)
                 (void)unlink(path);
             close(file);
@@ -149,7 +149,7 @@ tarn_status page_create(const char *directory, const struct page_head *head,
     quiet_begin(&quiet);
     do
         code = posix_fallocate(made.file, 0, sizeof(struct page));
-    while (code == EINTR); /* in memory, a signal ends it */
+    while (code == EINTR); /* in memory, a signal interrupts the call */
     quiet_end(&quiet);
     void *memory =
         code ? MAP_FAILED
@@ -168,7 +168,7 @@ tarn_status page_create(const char *directory, const struct page_head *head,
     made.page->head.size = sizeof(struct page);
     made.page->head.pid = process;
     atomic_thread_fence(memory_order_release);
-    /* Last: now it is a page */
+    /* Written last: now it is a page. */
     memcpy(made.page->head.magic, PAGE_MAGIC, sizeof made.page->head.magic);
     *result = made;
     return TARN_OK;
@@ -190,7 +190,7 @@ void page_forget(struct page_file *file)
     if (!file->page)
         return;
     close(file->file);
-    file->page = NULL; /* it is not mapped here: MADV_DONTFORK */
+    file->page = NULL; /* not mapped here (MADV_DONTFORK) */
 }
 
 /* Writing -------------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ bool page_each(const char *directory, void (*visit)(void *argument, const char *
     ssize_t bytes = -1;
     if (folder < 0)
         return false;
-    /* By name in glibc 2.30 only */
+    /* glibc has a function for it only since 2.30. */
     while ((bytes = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
         for (ssize_t at = 0; at < bytes;) {
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The live page: a file in a directory of shared memory in which a process shows its surveys, and
- * who may see it. It has mode 0400, so that its owner alone can open it, and only to read; is named
- * tarn-live.PID, with ".1" and so on behind it where another PID namespace has a process of that
- * number, and is locked (F_OFD_SETLK) by its process as long as that lives: a page without a lock
- * is one that a dead process left.
+/* The live page: a file in a directory of shared memory in which a process shows its surveys. Its
+ * mode is 0400: only its owner can open it, and only to read. Its name is tarn-live.PID, with ".1"
+ * and so on if a process of another PID namespace has that number. Its process locks it
+ * (F_OFD_SETLK) while it lives: a page without a lock belongs to a dead process.
  *
- * The head never changes once the name is there. The survey is written under a sequence: odd while
- * it is written. A reader takes what it copied between two equal even numbers, and trusts no count
- * in it. */
+ * The head is complete before the name exists, and never changes. The survey is written under a
+ * sequence, which is odd while it is written. A reader uses a copy only if the sequence was the
+ * same even number before and after, and trusts no count in it. */
 #ifndef TARN_REPORT_PAGE_H
 #define TARN_REPORT_PAGE_H
 
@@ -28,58 +27,57 @@ struct page_head {
     char magic[8];
     uint32_t version;
     uint32_t size; /* bytes of the page */
-    uint64_t pid;  /* in the namespace of its process */
+    uint64_t pid;  /* in the PID namespace of its process */
     uint64_t interval_ns;
     uint64_t started; /* seconds since 1970 */
-    char name[64];    /* that the program was given, or else that of its executable */
+    char name[64];    /* given by the program; otherwise the name of its executable */
     char library[16]; /* "0.1.0" */
     char driver[16];
-    int32_t rank; /* among the processes of its job; -1: none is known */
+    int32_t rank; /* number among the processes of its job; -1: unknown */
     uint32_t unused;
 };
 
 struct page {
     struct page_head head;
-    _Atomic uint64_t sequence; /* 0: nothing was written yet */
+    _Atomic uint64_t sequence; /* 0: nothing has been written yet */
     struct survey survey;
 };
 
-/* A page that this process shows. */
+/* The page of this process. */
 struct page_file {
     struct page *page; /* NULL: none */
     int file;
     char path[4096];
-    struct stat made; /* which file it is, whatever its name means later */
+    struct stat made; /* identifies the file, whatever has its name later */
 };
 
-/* The directory where pages are: `wanted`, or else TARN_LIVE_DIRECTORY, XDG_RUNTIME_DIR, or
- * /dev/shm: the first that is set to something. */
+/* The directory for pages: `wanted`, TARN_LIVE_DIRECTORY, XDG_RUNTIME_DIR or /dev/shm; the first
+ * one that is set. */
 const char *page_directory(const char *wanted);
 
-/* Makes the page of this process, or of the one whose `pid` the head has, with the head given,
- * except for its first fields. The lock is this process's either way. TARN_ERROR_SYSTEM, and
- * nothing is left behind. */
+/* Creates a page for this process, or for the process `head->pid`, with the given head, except for
+ * its first fields. This process has the lock in both cases. TARN_ERROR_SYSTEM: nothing was
+ * created. */
 tarn_status page_create(const char *directory, const struct page_head *head,
                         struct page_file *file);
-/* Writes the parts of a survey that are in use. By one thread at a time. */
+/* Writes the used parts of a survey. One thread at a time. */
 void page_write(struct page_file *file, const struct survey *survey);
-/* Takes the page away. A reader that has it open goes on with what it has. */
+/* Removes the page. A reader that has it open keeps what it has. */
 void page_remove(struct page_file *file);
-/* The same for a child of fork(), which has no page and must not have the lock. Calls close() and
- * nothing else. */
+/* Forgets the page in a child of fork(), which must not keep the lock. Calls only close(). */
 void page_forget(struct page_file *file);
 
-/* Removes a page that a dead process of this user has left, or all in a directory. Nothing else
- * goes, whatever its name. */
+/* Removes a page of a dead process of this user, or all such pages in a directory. Removes no other
+ * file, whatever its name. */
 void page_remove_left(const char *path);
 void page_sweep(const char *directory);
 
-/* Calls `visit` with the name of each page in a directory. False, with errno, where that cannot be
- * read. */
+/* Calls `visit` with the name of each page in a directory. False with errno: the directory cannot
+ * be read. */
 bool page_each(const char *directory, void (*visit)(void *argument, const char *name),
                void *argument);
 
-/* Whether the process whose page it is lives still. */
+/* Whether the page's process lives. */
 bool page_is_shown(int file);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never
- * through a link. */
+/* Writes sinks. Owns nothing. A file is created for its owner only, in the folder of its final
+ * name, and never through a link. */
 #include "report/sink.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define NAMES 16 /* that are tried for a temporary file */
+#define NAMES 16 /* names tried for a temporary file */
 
 static void begin(struct sink *sink)
 {
@@ -60,7 +60,7 @@ static bool write_file(const void *data, size_t size, void *user)
     return !sink->error;
 }
 
-/* "/a/.b.PID.N.tmp" for "/a/b": in the same folder, and of no name that anybody looks for. */
+/* "/a/.b.PID.N.tmp" for "/a/b": a name in the same folder that no other code uses. */
 static bool name_temporary(struct sink *sink)
 {
     static atomic_uint count;
@@ -82,7 +82,7 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
         return failed(TARN_ERROR_SYSTEM,
                       "%s exists and is not a regular file, so it is not replaced", path);
     memcpy(sink->path, path, length + 1);
-    /* What has the name may be anybody's, and left there for us */
+    /* A file with this name may have been put there by another user. */
     for (int i = 0; i < NAMES && sink->file < 0; i++) {
         if (!name_temporary(sink))
             return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is not a file name", path);
@@ -140,7 +140,7 @@ void sink_print(struct sink *sink, const char *format, ...)
         sink_write(sink, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
-/* Gives a file its name, or takes it away. */
+/* Gives a file its name, or removes it. */
 static tarn_status file_end(struct sink *sink, bool abandon)
 {
     if (close(sink->file) && !sink->failed) {

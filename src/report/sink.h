@@ -19,33 +19,33 @@
 typedef bool (*sink_function)(const void *data, size_t size, void *user);
 
 struct sink {
-    sink_function write; /* NULL: nothing is kept but the count */
+    sink_function write; /* NULL: only counts */
     void *user;
-    uint64_t bytes; /* that went out of the buffer */
+    uint64_t bytes; /* bytes written so far, without the buffer */
     size_t used;
     bool failed;
-    int error; /* errno of a file that could not be written */
+    int error; /* errno of a file that could not be written; 0: none */
     int file;  /* or -1 */
     char path[4096], temporary[4128];
     unsigned char buffer[SINK_BYTES + 64];
 };
 
-/* A sink is some 70 KiB: its memory comes from the caller, zeroed or not. */
+/* A sink has about 70 KiB. The caller provides its memory, zeroed or not. */
 void sink_to_function(struct sink *sink, sink_function write, void *user);
 void sink_to_nowhere(struct sink *sink);
-/* To a file with these rights, which has its name only at the end. TARN_ERROR_SYSTEM,
+/* Writes to a file with these rights, which gets its name at the end. TARN_ERROR_SYSTEM,
  * TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights);
 
-/* The last of it goes out; a file takes its name, or, with `abandon`, goes. */
+/* Writes the rest. A file gets its name; with `abandon` it is removed. */
 tarn_status sink_end(struct sink *sink, bool abandon);
 
 void sink_flush(struct sink *sink);
 void sink_write(struct sink *sink, const void *data, size_t size);
-/* A text of up to 1,023 bytes; what is longer is cut. */
+/* Prints at most 1,023 bytes; cuts longer text. */
 void sink_print(struct sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Room for `size` bytes, at most 64, to be filled and then counted. */
+/* Room for at most 64 bytes. The caller fills it and then counts what it filled. */
 static inline unsigned char *sink_room(struct sink *sink)
 {
     if (__builtin_expect(sink->used >= SINK_BYTES, false))

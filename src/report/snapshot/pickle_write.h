@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes pickles: protocol 2, and of its opcodes those that PyTorch's viewer reads
- * (pytorch/pytorch, torch/utils/viz/MemoryViz.js; CPython's Lib/pickletools.py says what each
- * does). A pickle is a program for a stack; the caller writes it in order: begin a dict, key,
- * value, key, value, end.
- *
- * What is used again is memoized once, which gives it a number, and named by that. */
+/* Writes pickles: of protocol 2, the opcodes that PyTorch's viewer reads (pytorch/pytorch,
+ * torch/utils/viz/MemoryViz.js; CPython's Lib/pickletools.py explains them). A pickle is a program
+ * for a stack. The caller writes it in order: dict begin, key, value, key, value, end. Repeated
+ * values are memoized once, which gives each a number, and then written by that number. */
 #ifndef TARN_REPORT_SNAPSHOT_PICKLE_WRITE_H
 #define TARN_REPORT_SNAPSHOT_PICKLE_WRITE_H
 
@@ -14,7 +12,7 @@
 
 struct pickle_writer {
     struct sink *sink;
-    uint32_t memos; /* numbers given, from 1: 0 is none, and memo 0 is not used */
+    uint32_t memos; /* the last number; numbers begin at 1, 0 means none */
 };
 
 void pickle_begin(struct pickle_writer *writer, struct sink *sink);
@@ -25,11 +23,13 @@ void pickle_unsigned(struct pickle_writer *writer, uint64_t value);
 void pickle_real(struct pickle_writer *writer, double value);
 void pickle_boolean(struct pickle_writer *writer, bool value);
 void pickle_none(struct pickle_writer *writer);
-void pickle_text(struct pickle_writer *writer, const char *text); /* what is no UTF-8 becomes "?" */
+void pickle_text(struct pickle_writer *writer, const char *text); /* bytes that are not UTF-8 become
+                                                                     "?" */
 void pickle_pair(struct pickle_writer *writer, uint64_t first, uint64_t second);
 
-/* Numbers what was written last; and writes that again. */
+/* Memoizes the value written last, and returns its number. */
 uint32_t pickle_memoize(struct pickle_writer *writer);
+/* Writes the value with a number again. */
 static inline void pickle_again(struct pickle_writer *writer, uint32_t memo)
 {
     unsigned char *at = sink_room(writer->sink);
@@ -45,7 +45,7 @@ static inline void pickle_again(struct pickle_writer *writer, uint32_t memo)
     }
 }
 
-/* A text that is written often: `memo`, 0 at first, is its number. */
+/* A text that is written often. `memo` is its number, 0 at first. */
 static inline void pickle_word(struct pickle_writer *writer, uint32_t *memo, const char *text)
 {
     if (*memo) {
@@ -56,8 +56,7 @@ static inline void pickle_word(struct pickle_writer *writer, uint32_t *memo, con
     }
 }
 
-/* A dict: begun, keys and values by turns, ended. A list the same, of items, as many as one
- * likes. */
+/* Begins a dict; then keys and values follow in turn. A list is the same with items. */
 static inline void pickle_dict_begin(struct pickle_writer *writer)
 {
     unsigned char *at = sink_room(writer->sink);
@@ -84,9 +83,9 @@ static inline void pickle_list_end(struct pickle_writer *writer)
     sink_byte(writer->sink, 'e'); /* APPENDS */
 }
 
-/* Before each item of a list that may be long, with its number: so that a reader need not keep all
- * items on its stack. PyTorch's viewer gives them to a function as its arguments, of which there
- * may be some 100,000. */
+/* Call before each item of a list that may be long, with the item's number. It appends from time to
+ * time, so that a reader need not have all items on its stack: PyTorch's viewer passes them as
+ * arguments of one call, which can have about 100,000. */
 static inline void pickle_list_item(struct pickle_writer *writer, size_t number)
 {
     if (number % 512 != 511)
