@@ -4,11 +4,12 @@
 /* Debug mode: reports of memory errors. Not part of tarn.h.
  *
  * TARN_DEBUG, read at the first use of tarn, is a comma-separated list of words: redzone, poison,
- * quarantine[=BYTES], sites, check, context, leaks, handles, abort, quiet, or all. docs/debug.md
- * describes each. With an unknown word every call fails with TARN_ERROR_CONFIGURATION. Each report
- * is counted, passed to a callback, and written to standard error unless `quiet` is set. With
- * `abort` the process ends at the first report instead, and no callback sees it. The functions here
- * are thread-safe. They also work without TARN_DEBUG, but then nothing is found. */
+ * quarantine[=BYTES], sites, check, context, leaks, handles, graphs, abort, quiet, or all.
+ * docs/debug.md describes each. With an unknown word every call fails with
+ * TARN_ERROR_CONFIGURATION. Each report is counted, passed to a callback, and written to standard
+ * error unless `quiet` is set. With `abort` the process ends at the first report instead, and no
+ * callback sees it. The functions here are thread-safe. They also work without TARN_DEBUG, but then
+ * nothing is found. */
 #ifndef TARN_DEBUG_H
 #define TARN_DEBUG_H
 
@@ -28,7 +29,9 @@ typedef enum tarn_debug_kind {
     TARN_DEBUG_CONFLICT,         /* unordered work of two streams on the same memory; host device
                                     only */
     TARN_DEBUG_DEVICE,           /* the vendor's current device is not tarn's */
-    TARN_DEBUG_LEAK              /* live blocks at tarn_shutdown(); one report per call site */
+    TARN_DEBUG_LEAK,             /* live blocks at tarn_shutdown(); one report per call site */
+    TARN_DEBUG_GRAPH             /* a graph that is checked, as at its launch, uses memory that is
+                                    not its own any more; one report per block */
 } tarn_debug_kind;
 
 /* One report. */

@@ -7,7 +7,8 @@
  * (pool.h). If a block was freed after the capture, a launch reads and writes what another block
  * may have by then, and nothing fails. tarn_graph_check() looks at what the nodes of a graph were
  * given and finds the addresses that lie in tarn's memory. tarn_graph_remember(), called at the end
- * of the capture, makes its answers certain: it notes which blocks the graph refers to.
+ * of the capture, makes its answers certain: it notes which blocks the graph refers to, and when
+ * they end.
  *
  * A kernel's parameters are numbers without a type. So a finding has a certainty, by these rules:
  *   TARN_GRAPH_CERTAIN   a copy, a fill, a free or a batch uses free memory; or one that was
@@ -18,7 +19,7 @@
  *                        that is gone; or at its start, where that is also the end of another block
  *                        that the node refers to
  *   TARN_GRAPH_PERHAPS   anything else: a field of a structure, which may be padding or unused; or
- *                        free memory of a pool that something else holds
+ *                        memory of a pool that something else holds, which serves no other pool
  * A parameter that the kernel does not use looks like one that it uses. Addresses that a kernel
  * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
  * are live blocks that may be others than at the capture. No graph with either is called clean.
@@ -48,8 +49,9 @@ typedef enum tarn_graph_state {
     TARN_GRAPH_HELD,   /* memory of a pool that the graph holds: its own, live or not */
     TARN_GRAPH_FREE,   /* free memory, or memory of a freed block that other streams still use */
     TARN_GRAPH_OTHERS, /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
-    TARN_GRAPH_CHANGED, /* another block than the remembered one */
-    TARN_GRAPH_UNMAPPED /* addresses of tarn without memory: a launch fails */
+    TARN_GRAPH_CHANGED, /* another block than the remembered one, or one where none was */
+    TARN_GRAPH_UNMAPPED /* addresses of tarn without memory, as those of a suspended pool: a launch
+                           fails */
 } tarn_graph_state;
 
 /* How certain it is that this is a fault. */
@@ -93,12 +95,20 @@ typedef struct tarn_graph_reference {
     tarn_tag tag;                   /* of that block */
     int device;                     /* of the memory; -1: not known */
     tarn_pool_id pool;              /* of the memory */
+    const char *remembered_at;      /* the call stack of tarn_graph_remember(), or of the end of the
+                                       capture: "attention (model.c:41) < step (train.c:112)"; ""
+                                       where it is not known or this is no finding */
+    const char *freed_at;           /* the same of the free of the remembered block. Both are valid
+                                       until the callback returns */
 } tarn_graph_reference;
 
 /* What a check is to do. */
 typedef struct tarn_graph_options {
-    size_t size; /* sizeof(tarn_graph_options), set by the caller */
-    bool all;    /* the callback also gets references that are no findings */
+    size_t size;         /* sizeof(tarn_graph_options), set by the caller */
+    bool all;            /* the callback also gets references that are no findings */
+    uint64_t remembered; /* a number of tarn_graph_remember(): checks what was remembered, without a
+                            look at the graph, which may be destroyed while an executable made of it
+                            exists. `graph` is NULL then */
 } tarn_graph_options;
 
 /* The verdict on a graph. */
@@ -116,10 +126,10 @@ typedef struct tarn_graph_summary {
     size_t nodes;                    /* all nodes, those of embedded graphs among them */
     size_t references;               /* addresses in tarn's memory */
     size_t certain, likely, perhaps; /* findings */
-    size_t unproven; /* addresses in live blocks that may be others than at the capture: the graph
-                        was not remembered, or no trace tells blocks of one place and size apart.
-                        Blocks of pools that the graph holds do not count */
-    size_t unseen;   /* the sum of the following, which were not looked at */
+    size_t
+        unproven;  /* addresses in live blocks that may be others than at the capture, as the graph
+                        was not remembered. Blocks of pools that the graph holds do not count */
+    size_t unseen; /* the sum of the following, which were not looked at */
     size_t unseen_host;        /* functions of the host */
     size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */
     size_t unseen_updatable;   /* kernels whose parameters the device may change */
@@ -131,22 +141,32 @@ typedef struct tarn_graph_summary {
  * NULL. `found` is called for each finding in the order of nodes, and may be NULL. tarn holds no
  * lock during the callback, which may call tarn, and must not throw. `summary` may be NULL. The
  * memory is looked at as it is during the call: other threads that allocate and free meanwhile
- * change the answer. Works for graphs of any origin.
+ * change the answer. Works for graphs of any origin. With `options->remembered`, as before a
+ * launch, the call looks at nothing while no block that graphs refer to has ended since a check
+ * that found nothing, and no pool was suspended or resumed.
+ *
+ * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each known capture when it ends,
+ * and a certain finding is reported once.
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL or, as far as the driver can tell, not a graph;
- *                                 an unknown size */
+ *                                 an unknown size or number; a graph and a number */
 TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *options,
                                       void (*found)(const tarn_graph_reference *reference,
                                                     void *user),
                                       void *user, tarn_graph_summary *summary);
 
 /* Remembers the blocks that a graph refers to now, until the graph and every executable made of it
- * are destroyed. Call it when the capture has ended and its inputs still live. A second call
- * replaces what was remembered; a change of the graph's nodes drops it. While tarn records a trace
- * (trace.h), it also notes when each block was allocated: later a block of the same place and size
- * is told from the remembered one.
+ * are destroyed, and watches them: their ends are noted, with the call stack. Call it when the
+ * capture has ended and its inputs still live; or just before the capture ends, with the graph that
+ * tarn_capture_graph_get() returns. `number` (may be NULL) receives a number that names what is
+ * remembered when the graph itself is gone. A second call replaces what was remembered for checks
+ * of the graph; a change of the graph's nodes drops it.
+ *
+ * The free of a watched block takes the slow path, and some microseconds for the stack. A block
+ * that tarn_pool_restore() brings back counts as the same. What is freed and allocated again is
+ * another block. A suspended pool has no memory; after the resume its blocks are what they were.
  *   TARN_ERROR_INVALID_ARGUMENT   as tarn_graph_check()
  *   TARN_ERROR_NOT_SUPPORTED      also if the driver cannot report the end of a graph */
-TARN_API tarn_status tarn_graph_remember(void *graph);
+TARN_API tarn_status tarn_graph_remember(void *graph, uint64_t *number);
 
 #ifdef __cplusplus
 }

@@ -238,6 +238,14 @@ TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 TARN_API tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state,
                                             uint64_t *id);
 
+/* Returns the vendor's graph that a stream captures into now, whoever began the capture. Until the
+ * capture ends it may be read, hold pools (tarn_pool_hold()) and be remembered
+ * (tarn_graph_remember()), but not be destroyed.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream does not capture
+ *   TARN_ERROR_NOT_SUPPORTED      the driver does not show the graph of an open capture: CUDA
+ *                                 before 11.3, and HIP */
+TARN_API tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph);
+
 #ifdef __cplusplus
 }
 #endif

@@ -129,15 +129,21 @@ def test_a_file_whose_name_looks_like_an_option(tmp_path, monkeypatch):
 
 def test_a_graph_is_checked_by_its_handle():
     lib, stream, graph = tarn.adaptors.lib, tarn.Stream(), ctypes.c_void_p()
-    tarn.trace_start()
-    try:
-        tarn.errors.check(lib.tarn_capture_begin(stream.value, 0))
-        tarn.errors.check(lib.tarn_capture_end(stream.value, ctypes.byref(graph)))
-        tarn.remember_graph(graph.value)
-        found = tarn.graph_check(graph.value, all=True)
-        assert (found.verdict, found.findings, found.nodes, found.remembered) == ("clean", [], 0, True)
-        tarn.errors.check(lib.tarn_host_graph_destroy(graph))
-    finally:
-        tarn.trace_stop()
-    with pytest.raises(tarn.InvalidArgumentError):
-        tarn.graph_check(0)
+    block = tarn.alloc(4096, stream=stream)
+    tarn.errors.check(lib.tarn_capture_begin(stream.value, 0))
+    captured = tarn.capture_graph(stream)
+    tarn.errors.check(lib.tarn_host_fill(0, stream.native, block.ptr, 1, 4096))
+    number = tarn.remember_graph(captured)
+    tarn.errors.check(lib.tarn_capture_end(stream.value, ctypes.byref(graph)))
+    assert graph.value == captured
+    for found in (tarn.graph_check(graph.value, all=True), tarn.graph_check(remembered=number, all=True)):
+        assert (found.verdict, found.nodes, found.remembered) == ("clean", 1, True)
+        assert [(it.state, it.certainty, it.freed_at) for it in found.findings] == [("live", "", "")]
+    block.close()
+    found, = tarn.graph_check(remembered=number).findings
+    assert (found.certainty, found.state, found.kind, found.requested) == ("certain", "free", "fill", 4096)
+    assert found.remembered_at and found.freed_at
+    tarn.errors.check(lib.tarn_host_graph_destroy(graph))
+    for wrong in ({"graph": 0}, {"remembered": number}, {"graph": 1, "remembered": number}):
+        with pytest.raises(tarn.InvalidArgumentError):
+            tarn.graph_check(**wrong)

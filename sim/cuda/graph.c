@@ -2,7 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Captures and graphs of the simulated libcuda. An executable graph holds the graph that it was
- * made from, so a program may destroy that first. */
+ * made from, so a program may destroy that first. A capture that was asked for its graph shows one
+ * before it ends, and returns the same one. If the capture ends without a graph, what it has shown
+ * serves again when its memory does. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "common/user_object.h"
@@ -13,6 +15,7 @@
 static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
 static struct object_pool graphs = OBJECT_POOL(struct CUgraph_st);
 static struct object_pool execs = OBJECT_POOL(struct CUgraphExec_st);
+static struct CUgraph_st *shown; /* graphs_lock: the graphs of captures */
 
 static cu_result enter(const char *call, cu_stream stream, int *device, driver_stream *host)
 {
@@ -51,6 +54,46 @@ cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
     return sim_code(driver->capture_begin(device, host, value));
 }
 
+/* The graph of a capture that goes on; NULL: no memory. */
+static cu_graph show(int device, const struct driver_capture *capture)
+{
+    mutex_lock(&graphs_lock);
+    struct CUgraph_st *graph = shown;
+    while (graph && graph->host != capture->graph)
+        graph = graph->next;
+    struct CUgraph_st *made = graph ? NULL : object_alloc(&graphs);
+    if (made) {
+        made->next = shown;
+        shown = graph = made;
+    }
+    if (graph && graph->capture != capture->id)
+        *graph = (struct CUgraph_st){.live = true,
+                                     .device = device,
+                                     .holders = 1,
+                                     .host = capture->graph,
+                                     .capture = capture->id,
+                                     .next = graph->next};
+    mutex_unlock(&graphs_lock);
+    return graph;
+}
+
+/* The one that a capture has shown, which has ended; NULL: it has shown none. */
+static struct CUgraph_st *take_shown(driver_graph host)
+{
+    mutex_lock(&graphs_lock);
+    struct CUgraph_st **place = &shown;
+    while (*place && (*place)->host != host)
+        place = &(*place)->next;
+    struct CUgraph_st *graph = *place;
+    if (graph) {
+        *place = graph->next;
+        graph->next = NULL;
+        graph->capture = 0;
+    }
+    mutex_unlock(&graphs_lock);
+    return graph;
+}
+
 cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
 {
     int device;
@@ -68,6 +111,12 @@ cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
         if (result)
             object_free(&graphs, result);
         return code ? code : CU_OUT_OF_MEMORY;
+    }
+    *graph = take_shown(made);
+    if (*graph) {
+        (*graph)->device = device;
+        object_free(&graphs, result);
+        return CU_OK;
     }
     *result = (struct CUgraph_st){.live = true, .device = device, .holders = 1, .host = made};
     *graph = result;
@@ -95,7 +144,7 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
     if (graph)
-        *graph = NULL; /* a graph exists only after the end of the capture */
+        *graph = capture.state == DRIVER_CAPTURE_ACTIVE ? show(device, &capture) : NULL;
     if (nodes)
         *nodes = (const cu_graph_node *)(const void *)capture.nodes;
     if (count)
@@ -316,7 +365,7 @@ cu_result cuGraphExecDestroy(cu_graph_exec exec)
 static cu_result graph_end(cu_graph graph)
 {
     mutex_lock(&graphs_lock);
-    bool live = graph && graph->live;
+    bool live = graph && graph->live && !graph->capture;
     if (live)
         graph->live = false;
     mutex_unlock(&graphs_lock);

@@ -62,6 +62,8 @@ struct CUgraph_st {
     int device;
     int holders; /* protected by the graphs lock */
     driver_graph host;
+    uint64_t capture;        /* graphs lock: that goes on and was asked for its graph; 0: none */
+    struct CUgraph_st *next; /* graphs lock: of those with a capture */
 };
 
 struct CUgraphExec_st {

@@ -22,7 +22,8 @@
     X("context", DEBUG_CONTEXT, 1u << 6, true)       \
     X("leaks", DEBUG_LEAKS, 1u << 7, true)           \
     X("abort", DEBUG_ABORT, 1u << 8, false)          \
-    X("quiet", DEBUG_QUIET, 1u << 9, false)
+    X("quiet", DEBUG_QUIET, 1u << 9, false)          \
+    X("graphs", DEBUG_GRAPHS, 1u << 10, true)
 
 enum debug_word {
 #define X(word, name, bit, all) name = bit,

@@ -10,10 +10,12 @@
  * whether the stream captures and the record. capture_bar.c refuses what must not run beside a
  * capture. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
+#include "base/debug_words.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "device/tracing.h"
+#include "record/site.h"
 
 #include <errno.h>
 #include <time.h>
@@ -237,6 +239,31 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
     if (id)
         *id = capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : 0;
     return TARN_OK;
+}
+
+tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph)
+{
+    struct stream *found = NULL;
+    struct driver_capture capture;
+    if (!graph)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
+    tarn_status status = device_layer_ready();
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (!status)
+        status = stream_refuse_foreign(found, "a question about a capture");
+    if (!status)
+        status = stream_ask_capture(found, &capture);
+    if (!status && capture.state != DRIVER_CAPTURE_ACTIVE)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "stream %#llx of device %d does not capture: there is no graph to give",
+                        (unsigned long long)stream, found->device);
+    if (!status && !capture.graph)
+        status = failed(TARN_ERROR_NOT_SUPPORTED,
+                        "the %s driver does not show the graph of an open capture", driver->name);
+    if (!status)
+        *graph = capture.graph;
+    return status;
 }
 
 /* ---- The table ---- */
@@ -659,6 +686,8 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
         status = stream_find(stream, thread_device(), &ending.stream);
     if (status)
         return status;
+    if (debug_has(DEBUG_GRAPHS))
+        site_take(__builtin_return_address(0), true);
     if (is_announced(ending.stream))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the capture was announced: the caller ends it, and gives its graph to "
@@ -700,6 +729,8 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
     if (status)
         return status;
     struct stream *stream = ending.stream;
+    if (debug_has(DEBUG_GRAPHS))
+        site_take(__builtin_return_address(0), true);
     if (!is_announced(stream))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "stream %#llx of device %d has no announced capture",

@@ -45,6 +45,8 @@ struct driver_capture {
                                  until the thread's */
     size_t node_count;        /* next call of the driver */
     bool partial;             /* true: its next node will wait for only a part of one of them */
+    driver_graph graph;       /* the graph that is being captured; NULL where the driver does not
+                                 say */
 };
 
 struct driver_properties {

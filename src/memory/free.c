@@ -11,6 +11,7 @@
 #include "memory/heap/traced.h"
 #include "memory/malloc.h"
 #include "memory/pool/pool.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
@@ -45,26 +46,37 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
-/* Finds the block that a caller wants to free. */
-static tarn_status block_lock_to_free(void *pointer, struct block *block)
+/* Finds the block that a caller wants to free. Of one that graphs refer to it also takes the site,
+ * without the lock. */
+static tarn_status block_lock_to_free(void *pointer, void *caller, struct block *block)
 {
     if (announcer)
         block_announce_end(pointer);
     tarn_status status = pointer_lock(pointer, true, block);
+    if (!status && block_is_referred(block)) {
+        block_unlock(block);
+        site_take(caller, true);
+        status = pointer_lock(pointer, true, block);
+    }
     if (status && debug_is_on())
         return debug_bad_free((uintptr_t)pointer, status);
     return status;
 }
 
-tarn_status memory_free(void *pointer)
+static tarn_status free_for(void *pointer, void *caller)
 {
     struct block block;
-    tarn_status status = block_lock_to_free(pointer, &block);
+    tarn_status status = block_lock_to_free(pointer, caller, &block);
     if (status)
         return status;
     block_free_locked(&block, true);
     block_unlock_freed(&block);
     return TARN_OK;
+}
+
+tarn_status memory_free(void *pointer)
+{
+    return free_for(pointer, __builtin_return_address(0));
 }
 
 static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
@@ -73,7 +85,7 @@ static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *ca
     debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
-    return memory_free(pointer);
+    return free_for(pointer, caller);
 }
 
 /* The fast path of a cache while the trace is on. */
@@ -171,7 +183,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         status = stream_find(stream, thread_device(), &found);
     if (status || !pointer)
         return status;
-    status = block_lock_to_free(pointer, &block);
+    status = block_lock_to_free(pointer, __builtin_return_address(0), &block);
     if (status)
         return status;
     if (!is_own_stream(block.heap, found)) {
@@ -198,7 +210,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         status = event_check(event);
     if (status || !pointer)
         return status;
-    status = block_lock_to_free(pointer, &block);
+    status = block_lock_to_free(pointer, __builtin_return_address(0), &block);
     if (status)
         return status;
     struct mark *mark = event_mark(event);

@@ -14,6 +14,7 @@
 #include "memory/plan/plan.h"
 #include "memory/pool/graph.h"
 #include "memory/pool/pool.h"
+#include "memory/pool/referred.h"
 #include "memory/pressure/shortage.h"
 #include "memory/pressure/trim.h"
 #include "memory/range/range.h"
@@ -101,6 +102,7 @@ const struct hooks hooks = {
     .debug_forget = debug_forget,
     .debug_pause = debug_pause,
     .debug_go_on = debug_go_on,
+    .referred_end_remotely = referred_end_remotely,
     .plan_end_locked = plan_end_locked,
     .give_back = trim_without_waiting,
     .make_room = trim_make_room,

@@ -12,6 +12,7 @@ __attribute__((constructor)) void report_register(void)
                                        live = {NULL, live_begin, live_end},
                                        stats = {NULL, exit_stats_begin, exit_stats_end};
     atomic_store(&upper_hooks.leave_snapshot, oom_leave);
+    atomic_store(&upper_hooks.captured, graph_captured);
     device_on_use(&nvtx);
     device_on_use(&stats);
     device_on_use(&live);

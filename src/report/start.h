@@ -25,6 +25,9 @@ tarn_status nvtx_begin(void);
 /* oom.c: writes the files of an out-of-memory error (memory/pressure/shortage.h). */
 void oom_leave(int device, const char *text, char *where, size_t size);
 
+/* graph/graph.c: remembers a captured graph, with TARN_DEBUG=graphs. */
+void graph_captured(void *graph);
+
 /* Registers all of these. Called when the library is loaded. */
 void report_register(void);
 

@@ -333,10 +333,12 @@ static void pools(void)
     OK(tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED));
     OK(tarn_alloc_on(first_stream, MIB, &block));
     OK(tarn_free(block));
+    OK(tarn_capture_graph_get(first_stream, &graph));
     OK(tarn_capture_end(first_stream, &graph));
     FRAMED(tarn_graph_summary, summary);
+    uint64_t number = 0;
     summary.value.size = sizeof summary.value;
-    OK(tarn_graph_remember(graph));
+    OK(tarn_graph_remember(graph, &number));
     OK(tarn_graph_check(graph, NULL, NULL, NULL, &summary.value));
     UNTOUCHED_BEHIND(summary);
     OK(tarn_host_graph_destroy(graph));

@@ -31,7 +31,7 @@ static void freed_input(tarn_stream stream)
     for (int i = 0; i < LAUNCHES && filled; i++)
         filled = gpu_fill(stream, input, MIB, 1, 0);
     if (!OK(name, tarn_capture_end(stream, &graph)) || !filled ||
-        !OK(name, tarn_graph_remember(graph)))
+        !OK(name, tarn_graph_remember(graph, NULL)))
         return;
     uint64_t started = gpu_ns();
     if (!OK(name, tarn_graph_check(graph, NULL, note, NULL, &before)))

@@ -133,6 +133,24 @@ static inline void add_child(cu_graph graph, cu_graph child)
     CU(cu.cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
 }
 
+/* Allocates until a block begins at `place`, which it returns; NULL: none did. The free of a block
+ * that was watched goes to its slab, and others may be taken before. */
+static inline char *alloc_at(tarn_stream stream, size_t size, const char *place)
+{
+    char *others[300], *found = NULL;
+    int count = 0;
+    while (count < 300 && !found) {
+        char *block = alloc_on(stream, size);
+        if (block == place)
+            found = block;
+        else
+            others[count++] = block;
+    }
+    while (count)
+        OK(tarn_free(others[--count]));
+    return found;
+}
+
 #define FOUND_MOST 4096
 
 struct found {

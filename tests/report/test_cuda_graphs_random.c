@@ -155,7 +155,7 @@ static void clean_graphs_have_no_certain_finding(void **unused)
         begin_graph();
         OK(tarn_free(gone.start)); /* its place is nobody's when the graph is remembered */
         cu_graph graph = clean_graph(gone.start);
-        OK(tarn_graph_remember(graph));
+        OK(tarn_graph_remember(graph, NULL));
         go_on_allocating();
         check_into(&found, graph, false);
         CHECK(found.summary.certain == 0 && found.summary.remembered);
@@ -258,12 +258,13 @@ static void planted_faults_are_found(void **unused)
         plant(graph, fault, victim.start);
         if (fault == BEFORE)
             OK(tarn_free(victim.start));
-        OK(tarn_graph_remember(graph));
+        OK(tarn_graph_remember(graph, NULL));
         if (fault != BEFORE)
             OK(tarn_free(victim.start));
         if (fault == AGAIN)
-            again = (struct block){.start = alloc_on(stream, victim.size), .size = victim.size};
+            again = (struct block){.start = alloc_at(stream, victim.size, victim.start)};
         check_into(&found, graph, false);
+        CHECK(!again.start || finding(&found, victim.start)->state == TARN_GRAPH_CHANGED);
         tarn_graph_certainty certainty = certainty_of(&victim);
         CHECK(certainty >= promised[fault]);
         CHECK(found.summary.verdict == TARN_GRAPH_SUSPICIOUS);
@@ -289,7 +290,6 @@ static int begin(void **unused)
     host_start_with(1, 1024 * MIB);
     cuda_calls_load();
     stream = lease(0);
-    OK(tarn_trace_start(NULL));
     return 0;
 }
 

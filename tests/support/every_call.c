@@ -314,7 +314,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                            \
     REFUSED(tarn_pool_hold, (world.pool, world.graph))                                         \
     REFUSED(tarn_graph_check, (world.graph, NULL, NULL, NULL, NULL))                           \
-    REFUSED(tarn_graph_remember, (world.graph))                                                \
+    REFUSED(tarn_graph_remember, (world.graph, NULL))                                          \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
     REFUSED(tarn_range_create, (NULL, 4 * MIB, &out.addresses))                                \
@@ -377,6 +377,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_capture_end_announced, (world.capturing, NULL))                               \
     REFUSED(tarn_capture_abort, (world.capturing))                                             \
     REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word))                \
+    REFUSED(tarn_capture_graph_get, (world.capturing, &out.pointer))                           \
     OTHER(tarn_version, CHECK(*tarn_version()))                                                \
     REFUSED(tarn_trace_start, (&trace_options))                                                \
     REFUSED(tarn_trace_stop, ())                                                               \

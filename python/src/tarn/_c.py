@@ -350,12 +350,15 @@ class tarn_graph_reference(Structure):
         ("tag", c_uint16),
         ("device", c_int),
         ("pool", tarn_pool_id),
+        ("remembered_at", c_char_p),
+        ("freed_at", c_char_p),
     ]
 
 class tarn_graph_options(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("all", c_bool),
+        ("remembered", c_uint64),
     ]
 
 class tarn_graph_summary(Structure):
@@ -837,6 +840,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_capture_end_announced": (c_int, [c_uint64, c_void_p], "stream graph"),
     "tarn_capture_abort": (c_int, [c_uint64], "stream"),
     "tarn_capture_state_get": (c_int, [c_uint64, POINTER(c_int), POINTER(c_uint64)], "stream state id"),
+    "tarn_capture_graph_get": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
     "tarn_malloc": (c_void_p, [c_size_t], "size"),
     "tarn_free_after": (c_int, [c_void_p, c_void_p], "pointer event"),
     "tarn_extend": (c_int, [c_void_p, c_size_t], "pointer size"),
@@ -849,7 +853,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_limit_set": (c_int, [c_int, c_size_t], "device bytes"),
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
     "tarn_graph_check": (c_int, [c_void_p, POINTER(tarn_graph_options), CFUNCTYPE(None, POINTER(tarn_graph_reference), c_void_p), c_void_p, POINTER(tarn_graph_summary)], "graph options found user summary"),
-    "tarn_graph_remember": (c_int, [c_void_p], "graph"),
+    "tarn_graph_remember": (c_int, [c_void_p, POINTER(c_uint64)], "graph number"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),

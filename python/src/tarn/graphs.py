@@ -3,11 +3,12 @@
 
 """Checks of captured graphs: tarn/graph.h."""
 
-from ctypes import byref, sizeof
+from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, List, NamedTuple, Optional
 
 from . import _c
 from ._library import lib
+from .devices import StreamLike, stream_value
 from .errors import Callbacks, check
 
 _STATES = ("live", "held", "free", "others", "changed", "unmapped")
@@ -30,6 +31,8 @@ class GraphReference(NamedTuple):
     block: Optional[int]  #: where the block begins
     requested: int  #: its bytes
     tag: str  #: its tag
+    remembered_at: str  #: the call stack of remember_graph(), or of the end of the capture; "" where it is not known
+    freed_at: str  #: the same of the block's free
 
 
 class GraphCheck(NamedTuple):
@@ -46,13 +49,15 @@ class GraphCheck(NamedTuple):
 def _reference(found: Any) -> GraphReference:
     return GraphReference(_CERTAINTIES[found.certainty], _STATES[found.state], found.node, found.depth, _KINDS[found.kind],
                           (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
-                          found.requested, (lib.tarn_tag_text(found.tag) or b"").decode(errors="replace"))
+                          found.requested, (lib.tarn_tag_text(found.tag) or b"").decode(errors="replace"),
+                          found.remembered_at.decode(errors="replace"), found.freed_at.decode(errors="replace"))
 
 
-def graph_check(graph: int, *, all: bool = False) -> GraphCheck:
-    """Looks for addresses of memory that a graph does not have. `graph` is the vendor's handle, a cudaGraph_t as a number."""
+def graph_check(graph: Optional[int] = None, *, all: bool = False, remembered: Optional[int] = None) -> GraphCheck:
+    """Looks for addresses of memory that a graph does not have. `graph` is the vendor's handle, a cudaGraph_t as a number. `remembered`, a
+    number of remember_graph(), stands for a graph that may be gone, while an executable made of it exists."""
     findings: List[GraphReference] = []
-    options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), all=all)
+    options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), all=all, remembered=remembered or 0)
     summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
     callbacks = Callbacks()
     callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
@@ -61,6 +66,16 @@ def graph_check(graph: int, *, all: bool = False) -> GraphCheck:
                       summary.unseen)
 
 
-def remember_graph(graph: int) -> None:
-    """Notes which blocks a graph refers to, at the end of its capture: then graph_check() is certain of what is gone."""
-    check(lib.tarn_graph_remember(graph))
+def remember_graph(graph: int) -> int:
+    """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
+    just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""
+    number = c_uint64()
+    check(lib.tarn_graph_remember(graph, byref(number)))
+    return number.value
+
+
+def capture_graph(stream: StreamLike = None) -> int:
+    """The handle of the graph that a stream captures into now. It must not be destroyed before the capture has ended."""
+    graph = c_void_p()
+    check(lib.tarn_capture_graph_get(stream_value(stream), byref(graph)))
+    return graph.value or 0

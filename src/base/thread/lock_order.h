@@ -104,7 +104,7 @@
     X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                 \
     X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                       \
     X(GRAPH_HOLDS, "holds_lock (memory/pool/graph.c)", "which graphs hold which pools")            \
-    X(REMEMBERED, "remembered_lock (report/graph.c)", "what is remembered of graphs")              \
+    X(REMEMBERED, "remembered_lock (report/graph/remembered.c)", "what is remembered of graphs")   \
     X(PLACES, "places_lock (place.c)", "the numbers of pools and their streams, in the trace")     \
     X(INTERN, "a table of numbers' lock (intern.h)",                                               \
       "what gets a number, which is looked up without it")                                         \

@@ -73,20 +73,20 @@ static bool is_partial(const struct cu_edge *edge)
 
 /* By the newest call that the driver has. The edges are asked for also because the driver fails
  * with 402 where there are special ones that nobody asked for. */
-static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id,
+static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id, cu_graph *graph,
                      const cu_graph_node **nodes, size_t *count, bool *partial)
 {
     const struct cuda_calls *call = &cuda.call;
     const struct cu_edge *edges = NULL;
     if (call->cuStreamGetCaptureInfo_v3) {
         cu_result code =
-            call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
+            call->cuStreamGetCaptureInfo_v3(stream, state, id, graph, nodes, &edges, count);
         for (size_t i = 0; !code && *state == CU_CAPTURE_IS_ACTIVE && edges && i < *count; i++)
             *partial = *partial || is_partial(&edges[i]);
         return code;
     }
     if (call->cuStreamGetCaptureInfo_v2)
-        return call->cuStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
+        return call->cuStreamGetCaptureInfo_v2(stream, state, id, graph, nodes, count);
     return call->cuStreamGetCaptureInfo(stream, state, id);
 }
 
@@ -95,6 +95,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     cu_capture_status state = CU_CAPTURE_IS_NONE;
     uint64_t id = 0;
     const cu_graph_node *nodes = NULL;
+    cu_graph graph = NULL;
     size_t count = 0;
     bool partial = false;
     struct cuda_scope scope;
@@ -106,7 +107,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     tarn_status status = cuda_enter(device, false, &scope);
     if (status)
         return status;
-    cu_result code = ask(stream, &state, &id, &nodes, &count, &partial);
+    cu_result code = ask(stream, &state, &id, &graph, &nodes, &count, &partial);
     status = cuda_leave_silently(&scope, code);
     if (status)
         return status;
@@ -120,6 +121,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
         .node_count = active && nodes ? count : 0,
         /* Nothing is known of the nodes */
         .partial = partial || (active && !cuda.call.cuStreamGetCaptureInfo_v2),
+        .graph = active ? graph : NULL,
     };
     return TARN_OK;
 }

@@ -433,7 +433,8 @@ static tarn_status status_locked(struct host_device *device, driver_stream handl
         *result = (struct driver_capture){.state = DRIVER_CAPTURE_ACTIVE,
                                           .id = capture->id,
                                           .nodes = stream->nodes.list,
-                                          .node_count = stream->nodes.count};
+                                          .node_count = stream->nodes.count,
+                                          .graph = capture->graph};
     else if (capture || (!handle && captures_blocking(device)))
         *result = (struct driver_capture){.state = DRIVER_CAPTURE_INVALIDATED};
     else

@@ -174,7 +174,7 @@ void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct r
     block->tag = request->tag;
     block->stream = stream_value(heap->stream);
     block->owner = owner;
-    block->allocated = debug_here;
+    block->allocated = site_here;
     memcpy(block->pool, heap->store->id, sizeof block->pool);
     mutex_lock(&debug_lock);
     tree_insert(&blocks, &block->node);
@@ -223,7 +223,7 @@ void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses)
         return;
     bool waits = wait_for_look(heap, block, uses);
     mutex_lock(&debug_lock);
-    block->freed = debug_here;
+    block->freed = site_here;
     if (waits)
         atomic_store(&block->state, DEBUG_WAITING);
     else
@@ -301,7 +301,7 @@ tarn_status debug_bad_free(uintptr_t address, tarn_status status)
         report.requested = facts.requested;
         report.offset = (int64_t)(address - facts.address);
     }
-    debug_append_site(&text, "freed now", &debug_here);
+    debug_append_site(&text, "freed now", &site_here);
     if (known)
         debug_append_sites(&text, &facts);
     debug_report(&report, &text);

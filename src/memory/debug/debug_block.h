@@ -7,17 +7,10 @@
 #define TARN_MEMORY_DEBUG_BLOCK_H
 
 #include "memory/debug/debug.h"
+#include "record/site.h"
 
 #include <stdatomic.h>
 #include <tarn/debug.h>
-
-#define DEBUG_FRAMES 8
-
-/* A call site: return addresses, that of the public function first. */
-struct debug_site {
-    void *frames[DEBUG_FRAMES];
-    unsigned count;
-};
 
 enum debug_state {
     DEBUG_LIVE,
@@ -41,10 +34,10 @@ struct debug_block {
     uint64_t pool[2], owner;
     tarn_stream stream;
     tarn_tag tag;
-    struct debug_site allocated;
+    struct site allocated;
 
     size_t size, requested;     /* bytes; heap lock */
-    struct debug_site freed;    /* debug lock */
+    struct site freed;          /* debug lock */
     atomic_uint_fast64_t zoned; /* the number of the fill of its zones; 0: do not check them */
     bool conflicted;            /* debug lock: a conflict about it has been reported */
     bool counted;               /* debug lock: already counted in a leak report */
@@ -60,7 +53,7 @@ struct debug_facts {
     tarn_stream stream;
     tarn_tag tag;
     bool was_freed;
-    struct debug_site allocated, freed;
+    struct site allocated, freed;
 };
 
 static inline uintptr_t debug_address(const struct debug_block *block)
@@ -134,9 +127,11 @@ void debug_append(struct debug_text *text, const char *format, ...)
 void debug_describe(struct debug_text *text, const struct debug_facts *facts);
 /* A line per call site: where the block was allocated, and freed. */
 void debug_append_sites(struct debug_text *text, const struct debug_facts *facts);
-void debug_append_site(struct debug_text *text, const char *label, const struct debug_site *site);
+void debug_append_site(struct debug_text *text, const char *label, const struct site *site);
 
-extern _Thread_local struct debug_site debug_here;
+/* "attention (model.c:41) < step (train.c:112)"; "" where the site is not known. No lock held. */
+#define SITE_TEXT 1024
+void debug_site_text(const struct site *site, char *text, size_t size);
 
 /* Logs, counts and keeps a report for the caller's function; may end the process. The caller may
  * hold any lock except the debug lock. */

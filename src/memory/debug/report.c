@@ -12,7 +12,6 @@
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
 #include "memory/debug/debug_block.h"
-#include "record/stack.h"
 #include "record/symbols.h"
 
 #include <dlfcn.h>
@@ -21,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-_Thread_local struct debug_site debug_here;
 
 struct waiting_report {
     struct waiting_report *next;
@@ -39,29 +36,9 @@ static atomic_uint_fast64_t count;
 
 /* Call sites ----------------------------------------------------------------------------------- */
 
-#define STACK_MOST 48
-
-/* The frames from the caller's on, if the stack can be walked. */
-static unsigned walk(void *caller, void **frames)
-{
-    unsigned kept = 0;
-    void *stack[STACK_MOST];
-    int all = debug_has(DEBUG_SITES) ? stack_walk(stack, STACK_MOST) : 0, at = 0;
-    while (at < all && stack[at] != caller)
-        at++;
-    for (; at < all && kept < DEBUG_FRAMES; at++)
-        frames[kept++] = stack[at];
-    if (!kept)
-        frames[kept++] = caller;
-    return kept;
-}
-
 void debug_site_take(void *caller)
 {
-    bool runs =
-        atomic_load(&process_state) == PROCESS_RUNS; /* in a child of fork(), another thread may
-                                                        have held a lock of the unwinder */
-    debug_here.count = runs ? walk(caller, debug_here.frames) : 0;
+    site_take(caller, debug_has(DEBUG_SITES));
 }
 
 void debug_append(struct debug_text *text, const char *format, ...)
@@ -163,19 +140,27 @@ static void name_frame(const void *frame, struct symbols **symbols, char *text, 
     keep_name(frame, info.dli_fbase, text);
 }
 
-void debug_append_site(struct debug_text *text, const char *label, const struct debug_site *site)
+void debug_site_text(const struct site *site, char *text, size_t size)
 {
-    if (!site->count)
-        return;
     struct symbols *symbols = NULL;
-    debug_append(text, "\n  %s at ", label);
-    for (unsigned i = 0; i < site->count; i++) {
+    size_t length = 0;
+    text[0] = '\0';
+    for (unsigned i = 0; i < site->count && length + 1 < size; i++) {
         char name[sizeof((struct frame_name *)0)->text];
         name_frame(site->frames[i], &symbols, name, sizeof name);
-        debug_append(text, "%s%s", i ? " < " : "", name);
+        int more = snprintf(text + length, size - length, "%s%s", i ? " < " : "", name);
+        length += more > 0 ? (size_t)more : 0;
     }
     if (symbols)
         symbols_close(symbols);
+}
+
+void debug_append_site(struct debug_text *text, const char *label, const struct site *site)
+{
+    char frames[SITE_TEXT];
+    debug_site_text(site, frames, sizeof frames);
+    if (site->count)
+        debug_append(text, "\n  %s at %s", label, frames);
 }
 
 struct debug_facts debug_facts_locked(const struct debug_block *block)
@@ -382,7 +367,7 @@ static bool is_leak(const struct debug_block *block, int device)
     return block->device == device && !block->counted && atomic_load(&block->state) == DEBUG_LIVE;
 }
 
-static bool same_site(const struct debug_site *a, const struct debug_site *b)
+static bool same_site(const struct site *a, const struct site *b)
 {
     return a->count == b->count && memcmp(a->frames, b->frames, a->count * sizeof *a->frames) == 0;
 }

@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
+#include "memory/settings/hooks.h"
 
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -242,6 +244,16 @@ static void found_twice_locked(struct cache *cache, const struct slab *slab, uns
     counters_not_freed(cache->heap->store->counters, slab->slot_size, slab_requested(slab, slot));
 }
 
+/* The block in a slot was freed without the heap's lock just before graphs were noted to refer to
+ * it. */
+static void end_note_locked(struct slab *slab, unsigned slot)
+{
+    struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed),
+               *note = uses ? use_take_referred(&uses[slot]) : NULL;
+    if (note)
+        hooks.referred_end_remotely(note);
+}
+
 static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
 {
     struct slab *slab = remote->slab;
@@ -253,6 +265,8 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
             found_twice_locked(cache, slab, slot);
             freed &= ~(left & -left);
         }
+        if (slab_state(slab, slot) == NOTE_USED)
+            end_note_locked(slab, slot);
         slab_note_end(&slab->notes[slot], slab_note_of(slab, slot));
     }
     for (; freed; freed &= freed - 1) /* the last one may end the slab */

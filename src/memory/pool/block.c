@@ -13,6 +13,7 @@
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
@@ -44,6 +45,13 @@ static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct bl
                             zone_in_front(TARN_BLOCK_UNIT),
                             false};
     return true;
+}
+
+bool block_find_again_locked(uintptr_t address, struct block *block)
+{
+    struct slab *slab = map_slab(map_get(address));
+    return slab && slab_owner(slab) && slab_owner(slab)->heap == block->heap &&
+           block_in_slab_locked(slab, address, block);
 }
 
 void block_unlock(const struct block *block)
@@ -146,6 +154,20 @@ struct use *block_uses_of(const struct block *block)
     return uses ? uses[block->slot] : NULL;
 }
 
+tarn_block_info block_info_locked(const struct block *block)
+{
+    return (tarn_block_info){
+        .size = sizeof(tarn_block_info),
+        .base = (void *)(block->start + block->front),
+        .usable_size = block_usable(block),
+        .requested = block->requested,
+        .device = block->heap->arena->device->number,
+        .stream = heap_stream_value(block->heap),
+        .tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag,
+        .pool = {block->heap->store->id[0], block->heap->store->id[1]},
+    };
+}
+
 /* Freeing -------------------------------------------------------------------------------------- */
 
 /* The free succeeds even if debug mode has no host memory for it. */
@@ -161,6 +183,7 @@ void block_free_locked(struct block *block, bool look)
 {
     struct heap *heap = block->heap;
     struct counters *counters = heap->store->counters;
+    block_end_referred(block);
     if (debug_has(DEBUG_BLOCKS))
         debug_freed(block, look && debug_has(DEBUG_CONTENTS));
     struct use *uses = block_uses_of(block);

@@ -8,6 +8,8 @@
 
 #include "memory/heap/slab.h"
 
+#include <tarn/memory.h>
+
 /* A live block, found under the lock of its heap, which stays held until block_unlock(). If the
  * block has its own span, the span is claimed until then. */
 struct block {
@@ -33,6 +35,12 @@ bool block_find_lock(uintptr_t address, struct block *block);
 void block_unlock(const struct block *block);
 /* The same, after the block was freed. */
 void block_unlock_freed(const struct block *block);
+
+/* Finds what is live now at an address in the slab of a block that was found, after the heap's
+ * caches were stopped: the owner of one may have freed it before. */
+bool block_find_again_locked(uintptr_t address, struct block *block);
+/* The facts of a block for callers. Under the heap's lock. */
+tarn_block_info block_info_locked(const struct block *block);
 
 /* The head of the list of a block's uses; NULL if the host has no memory for it. */
 struct use **block_uses(struct block *block);

@@ -16,6 +16,7 @@
 #include "memory/heap/kept.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 
 #include <stdlib.h>
@@ -227,12 +228,38 @@ static struct span *spans_make(size_t count)
 
 /* The restore itself --------------------------------------------------------------------------- */
 
-static void free_all(struct store *store, const struct list *now)
+static bool has(const struct list *list, const struct visited *block)
+{
+    const struct visited *found =
+        bsearch(block, list->blocks, list->count, sizeof *block, block_order);
+    return found && found->block.usable_size == block->block.usable_size &&
+           found->heap == block->heap;
+}
+
+/* Of blocks that are live before and after the restore: what graphs refer to stays so. Takes the
+ * note out of a block's list; and puts it into that of the block that is there again. */
+static struct use *note_take(const struct visited *visited)
+{
+    struct block block;
+    uintptr_t address = (uintptr_t)visited->block.address + visited->front;
+    if (!block_find_lock(address, &block))
+        return NULL;
+    struct use **uses = block_is_referred(&block) ? block_uses(&block) : NULL,
+               *note = uses ? use_take_referred(uses) : NULL;
+    if (note && block.slab && !*uses)
+        slab_set_state_locked(block.slab, block.slot, NOTE_TAKEN);
+    block_unlock(&block);
+    return note;
+}
+
+static void free_all(struct store *store, const struct list *then, struct list *now)
 {
     if (debug_has(DEBUG_CONTENTS))
         hooks.debug_pause();
-    for (size_t i = 0; i < now->count; i++)
+    for (size_t i = 0; i < now->count; i++) {
+        now->blocks[i].note = has(then, &now->blocks[i]) ? note_take(&now->blocks[i]) : NULL;
         (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
+    }
     if (debug_has(DEBUG_CONTENTS))
         hooks.debug_go_on();
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
@@ -261,11 +288,20 @@ static struct span *span_at(struct span *from, const struct run *run, uintptr_t 
     return span;
 }
 
-static void take_all(const struct list *then, struct span **spans)
+/* The note of a block that was live before the restore. */
+static struct use *note_of(const struct list *now, const struct visited *block)
+{
+    const struct visited *before =
+        bsearch(block, now->blocks, now->count, sizeof *block, block_order);
+    return before ? before->note : NULL;
+}
+
+static void take_all(const struct list *then, const struct list *now, struct span **spans)
 {
     struct span *last = NULL;
     for (size_t i = 0; i < then->count; i++) {
         const struct visited *visited = &then->blocks[i];
+        struct use *note = note_of(now, visited);
         const tarn_pool_block *block = &visited->block;
         struct heap *heap = visited->heap;
         uintptr_t start = (uintptr_t)block->address;
@@ -278,6 +314,8 @@ static void take_all(const struct list *then, struct span **spans)
         last->tag = visited->tag;
         last->state = SPAN_BLOCK;
         span_enter_locked(heap, last);
+        if (note)
+            use_put_referred(&last->uses, note);
         span_begin_locked(heap, last);
         mutex_unlock(&heap->lock);
         if (announces(heap->store))
@@ -286,14 +324,6 @@ static void take_all(const struct list *then, struct span **spans)
         span_destroy(fresh[0]);
         span_destroy(fresh[1]);
     }
-}
-
-static bool has(const struct list *list, const struct visited *block)
-{
-    const struct visited *found =
-        bsearch(block, list->blocks, list->count, sizeof *block, block_order);
-    return found && found->block.usable_size == block->block.usable_size &&
-           found->heap == block->heap;
 }
 
 CALLS_BACK static void
@@ -350,8 +380,9 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     if (!status && then->count && !spans)
         status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status) {
-        free_all(&pool->store, &now);
-        take_all(then, &spans);
+        site_take(__builtin_return_address(0), true);
+        free_all(&pool->store, then, &now);
+        take_all(then, &now, &spans);
     }
     atomic_fetch_sub(&pool->store.holds, 1);
     if (!status && changed) {

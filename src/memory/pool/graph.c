@@ -90,14 +90,22 @@ bool graph_holds_pool(driver_graph graph, int device, const uint64_t id[2])
     return found;
 }
 
+/* The report layer remembers what a captured graph refers to, if it is asked to. */
+static void tell_captured(driver_graph graph)
+{
+    captured_hook *hook = atomic_load(&upper_hooks.captured);
+    if (hook && debug_has(DEBUG_GRAPHS))
+        hook(graph);
+}
+
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
 {
     struct pinned_keeper *pinned = NULL;
     struct pool *pool = scope_end_capture(stream, &pinned);
-    if (!pool)
-        return TARN_OK;
-    tarn_status status = graph ? hand_over(pool, pinned, stream->device, graph) : TARN_OK;
-    if (status || !graph) {
+    tarn_status status = pool && graph ? hand_over(pool, pinned, stream->device, graph) : TARN_OK;
+    if (graph && !status)
+        tell_captured(graph);
+    if (pool && (status || !graph)) {
         if (pinned)
             pinned_capture_leave(pinned);
         pool_hold_end(pool);
@@ -115,6 +123,8 @@ tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
         pinned_capture_leave(pinned);
     if (status)
         pool_hold_end(pool);
+    else
+        tell_captured(graph);
     return status;
 }
 

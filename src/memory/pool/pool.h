@@ -130,6 +130,7 @@ struct visited {
     bool own;                    /* it belongs to the library */
     const struct stream *stream; /* the heap's stream, whatever its lease */
     unsigned incarnation;
+    struct use *note; /* during a restore: that graphs refer to the block */
 };
 
 /* The part of a block that the caller may use. */

@@ -13,7 +13,7 @@
 static bool is_used(const struct slab *slab, unsigned slot)
 {
     struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed);
-    return uses && uses[slot];
+    return uses && uses_any(uses[slot]);
 }
 
 static void visit_span(struct heap *heap, struct span *span, tarn_stream stream,
@@ -26,10 +26,11 @@ static void visit_span(struct heap *heap, struct span *span, tarn_stream stream,
                                   heap,
                                   span->front,
                                   tag,
-                                  span->uses,
+                                  uses_any(span->uses),
                                   span->own,
                                   heap->stream,
-                                  heap->incarnation};
+                                  heap->incarnation,
+                                  NULL};
         visitor->visit(visitor, &visited);
         return;
     }
@@ -48,7 +49,8 @@ static void visit_span(struct heap *heap, struct span *span, tarn_stream stream,
                                   is_used(slab, slot),
                                   false,
                                   heap->stream,
-                                  heap->incarnation};
+                                  heap->incarnation,
+                                  NULL};
         visitor->visit(visitor, &visited);
     }
 }

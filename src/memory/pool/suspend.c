@@ -18,6 +18,7 @@
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/pool.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 
 /* The next of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
@@ -308,6 +309,7 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
 static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
+    atomic_fetch_add(&referred_changes, 1);
     moves_flush(store->arena);
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
@@ -320,6 +322,7 @@ static void stop(struct store *store)
 static void go_on(struct store *store)
 {
     atomic_store(&store->suspended, false);
+    atomic_fetch_add(&referred_changes, 1);
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap_is_left_behind_locked(heap))

@@ -47,6 +47,10 @@ struct hooks {
     void (*debug_pause)(void);
     void (*debug_go_on)(void);
 
+    /* A block that graphs refer to was freed by another thread without the heap's lock
+     * (pool/referred.h). `note` is out of its list. Heap lock. */
+    void (*referred_end_remotely)(struct use *note);
+
     /* Ends following a plan (plan.h). Heap lock. */
     void (*plan_end_locked)(struct heap *heap);
 
@@ -81,6 +85,8 @@ typedef void workspaces_hook(int device, size_t *bytes, size_t *captured);
 typedef bool relieve_hook(int device);
 /* Writes a snapshot of a shortage, and its path to `where`. `text` is the error's text so far. */
 typedef void shortage_hook(int device, const char *text, char *where, size_t size);
+/* A known capture has ended with this graph, which holds its pool already. */
+typedef void captured_hook(void *graph);
 
 /* Each is NULL until its owner sets it. Called with no lock held. */
 struct upper_hooks {
@@ -97,6 +103,7 @@ struct upper_hooks {
 
     /* Set once by the report layer. */
     shortage_hook *_Atomic leave_snapshot;
+    captured_hook *_Atomic captured;
 };
 
 extern struct upper_hooks upper_hooks;

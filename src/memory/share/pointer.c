@@ -45,20 +45,6 @@ tarn_status pointer_lock(const void *pointer, bool start, struct block *block)
                   at < usable ? "the start of" : "in", at, (void *)from, usable);
 }
 
-static tarn_block_info block_info_locked(const struct block *block)
-{
-    return (tarn_block_info){
-        .size = sizeof(tarn_block_info),
-        .base = (void *)(block->start + block->front),
-        .usable_size = block_usable(block),
-        .requested = block->requested,
-        .device = block->heap->arena->device->number,
-        .stream = heap_stream_value(block->heap),
-        .tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag,
-        .pool = {block->heap->store->id[0], block->heap->store->id[1]},
-    };
-}
-
 static tarn_status lock(const void *pointer, struct block *block)
 {
     tarn_status status = memory_ready();

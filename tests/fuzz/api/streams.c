@@ -261,18 +261,31 @@ static void on_reference(const tarn_graph_reference *reference, void *user)
     DEMAND(user == &world && reference->size == sizeof *reference && reference->kernel);
 }
 
+static uint64_t number_remembered;
+
 static void fuzz_tarn_graph_check(void)
 {
-    const tarn_graph_options options = {.size = sizeof options, .all = take() < 128};
+    bool by_number = take() < 64;
+    const tarn_graph_options options = {.size = sizeof options,
+                                        .all = take() < 128,
+                                        .remembered = by_number ? number_remembered : 0};
     tarn_graph_summary summary = {.size = take() < 248 ? sizeof summary : take()};
-    if (!tarn_graph_check(any_object(world.graphs), or_null((void *)(uintptr_t)&options),
-                          take() < 248 ? on_reference : NULL, &world, &summary))
+    if (!tarn_graph_check(by_number ? NULL : any_object(world.graphs),
+                          or_null((void *)(uintptr_t)&options), take() < 248 ? on_reference : NULL,
+                          &world, &summary))
         DEMAND(summary.verdict != TARN_GRAPH_CLEAN || !(summary.unseen + summary.unproven));
 }
 
 static void fuzz_tarn_graph_remember(void)
 {
-    (void)tarn_graph_remember(any_object(world.graphs));
+    (void)tarn_graph_remember(any_object(world.graphs), or_null(&number_remembered));
+}
+
+static void fuzz_tarn_capture_graph_get(void)
+{
+    void *graph = NULL;
+    if (!tarn_capture_graph_get(any_stream(), or_null((void *)&graph)) && take() < 128)
+        (void)tarn_graph_remember(graph, &number_remembered);
 }
 
 static void fuzz_tarn_capture_end_announced(void)
@@ -335,6 +348,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_graph_remember),
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
+    CALL(tarn_capture_graph_get),
     CALL(tarn_stream_find),
     {0},
 };

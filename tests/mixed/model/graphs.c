@@ -61,6 +61,8 @@ static void is_open(struct capture *capture)
     joined(capture, flow);
     SURE(tarn_capture_state_get, flow->value, &state, &capture->id);
     SO(state == TARN_CAPTURE_ACTIVE, "a stream does not capture", "flow %d", capture->flow);
+    void *graph = NULL;
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_capture_graph_get, flow->value, &graph);
 }
 
 static void forget(struct capture *capture)
@@ -492,8 +494,13 @@ static void op_keep(void)
 static void graph_look(void *graph)
 {
     tarn_graph_summary summary = {.size = sizeof summary};
-    if (CHANCE(2))
-        (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_graph_remember, graph);
+    uint64_t number = 0;
+    if (CHANCE(2) && WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_graph_remember, graph, &number)) {
+        const tarn_graph_options options = {.size = sizeof options, .remembered = number};
+        SURE(tarn_graph_check, NULL, &options, NULL, NULL, &summary);
+        SO(summary.remembered && !summary.unproven, "a graph is not remembered", "%zu nodes",
+           summary.nodes);
+    }
     if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_graph_check, graph, NULL, NULL, NULL, &summary))
         SO(summary.verdict != TARN_GRAPH_CLEAN || !(summary.unseen + summary.unproven),
            "a graph that was not seen is clean", "%zu nodes", summary.nodes);

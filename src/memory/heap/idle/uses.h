@@ -11,6 +11,7 @@
 
 struct debug_block;
 struct point;
+struct referred;
 struct span;
 
 /* One stream's use of one block. It belongs to the block, from tarn_record_stream() until the block
@@ -31,6 +32,8 @@ struct use {
                             unknown */
     struct debug_block *watch; /* first use: debug mode checks the block before it is free;
                                   otherwise NULL */
+    struct referred *referred; /* not NULL: no stream's use, but the note that graphs refer to the
+                                  block (pool/referred.h). It leaves the list when the block ends */
 
     struct use_queue *queue;     /* NULL: the use belongs to no heap (uses_sum_locked()) */
     struct use *earlier, *later; /* pending: neighbours in the queue */
@@ -45,6 +48,14 @@ struct use {
     unsigned slot;            /* of the slab in `span` */
     struct use *next_watched; /* in the heap's list `watched` */
 };
+
+/* Whether a block's list has a use by a stream. */
+static inline bool uses_any(const struct use *uses)
+{
+    while (uses && uses->referred)
+        uses = uses->next;
+    return uses;
+}
 
 /* Pending uses, linked by `earlier` and `later`. */
 struct use_list {

@@ -230,6 +230,50 @@ static struct use *use_destroy(struct use *use)
     return next;
 }
 
+/* A note in a list is nobody's use: it is in no queue and has no mark. */
+void use_put_referred(struct use **uses, struct use *note)
+{
+    note->next = *uses;
+    note->streams.root = *uses ? (*uses)->streams.root : NULL;
+    *uses = note;
+}
+
+tarn_status use_add_referred(struct use **uses, struct referred *referred)
+{
+    struct use *note = object_alloc(&all_uses);
+    if (!note)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory to note that a graph refers to a block");
+    note->referred = referred;
+    use_put_referred(uses, note);
+    return TARN_OK;
+}
+
+struct referred *use_referred(const struct use *uses)
+{
+    while (uses && !uses->referred)
+        uses = uses->next;
+    return uses ? uses->referred : NULL;
+}
+
+struct use *use_take_referred(struct use **uses)
+{
+    struct use **place = uses;
+    while (*place && !(*place)->referred)
+        place = &(*place)->next;
+    struct use *note = *place;
+    if (note && note == *uses && note->next)
+        note->next->streams.root = note->streams.root;
+    if (note)
+        *place = note->next;
+    return note;
+}
+
+void use_end_referred(struct use *note)
+{
+    (void)use_destroy(note);
+}
+
 /* Records a mark after the work queued on the using stream, if the use has none yet. */
 static tarn_status use_mark(struct use *use)
 {

@@ -16,6 +16,15 @@ tarn_status use_add_own(struct heap *heap, struct use **uses);
 /* Adds a mark. The list keeps it. */
 tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark);
 
+/* Notes in a live block's list that graphs refer to it. Its free then takes the slow path. */
+tarn_status use_add_referred(struct use **uses, struct referred *referred);
+/* What is noted in a list. NULL: nothing. */
+struct referred *use_referred(const struct use *uses);
+/* Takes the note out of a list, to put it into another one or to end it. NULL: there is none. */
+struct use *use_take_referred(struct use **uses);
+void use_put_referred(struct use **uses, struct use *note);
+void use_end_referred(struct use *note);
+
 /* Adds the uses of the heap's live blocks to `sum`, once per stream. */
 tarn_status uses_sum_locked(struct heap *heap, struct use **sum);
 /* Waits for the work that the streams in `sum` have queued so far. Frees the list, also on

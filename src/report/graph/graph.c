@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The calls that check and remember graphs (tarn/graph.h), and the reports of debug mode. Owns
+ * nothing. */
+#include "report/graph/graph.h"
+#include "base/log.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "memory/debug/debug_block.h"
+#include "memory/settings/hooks.h"
+#include "report/start.h"
+
+#include <string.h>
+
+static const char *const state_texts[] = {[TARN_GRAPH_LIVE] = "live",
+                                          [TARN_GRAPH_HELD] = "held by the graph",
+                                          [TARN_GRAPH_FREE] = "free",
+                                          [TARN_GRAPH_OTHERS] =
+                                              "free memory of a pool that is held",
+                                          [TARN_GRAPH_CHANGED] = "another block's",
+                                          [TARN_GRAPH_UNMAPPED] = "without memory"};
+
+static const char *const node_texts[] = {[TARN_GRAPH_KERNEL] = "kernel",
+                                         [TARN_GRAPH_COPY] = "a copy",
+                                         [TARN_GRAPH_FILL] = "a fill",
+                                         [TARN_GRAPH_RELEASE] = "a free",
+                                         [TARN_GRAPH_BATCH] = "a batch"};
+
+/* Reports what is certain, each block of a remembered graph once. */
+static void report(const struct check *check, const tarn_graph_reference *reference,
+                   const struct referred *referred)
+{
+    struct debug_text text = {0};
+    const tarn_block_info *block = &referred->block;
+    const tarn_debug_report found = {
+        .kind = TARN_DEBUG_GRAPH,
+        .device = block->device,
+        .block = block->base,
+        .requested = block->requested,
+        .offset = (char *)reference->address - (char *)block->base,
+    };
+    const struct debug_facts facts = {.address = (uintptr_t)block->base,
+                                      .requested = block->requested,
+                                      .device = block->device,
+                                      .pool = {block->pool.first, block->pool.second},
+                                      .stream = block->stream,
+                                      .tag = block->tag};
+    debug_append(&text, "graph %llu uses memory that is %s: node %zu, %s%s%s, parameter %u has ",
+                 (unsigned long long)check->before->number, state_texts[reference->state],
+                 reference->node, node_texts[reference->kind], reference->kernel[0] ? " " : "",
+                 reference->kernel, reference->parameter);
+    debug_describe(&text, &facts);
+    debug_append_site(&text, "captured", &check->before->captured);
+    if (referred_has_ended(referred))
+        debug_append_site(&text, "freed", &referred->freed);
+    debug_report(&found, &text);
+}
+
+static void report_once(const struct check *check, const tarn_graph_reference *reference)
+{
+    struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
+    if (debug_has(DEBUG_GRAPHS) && reference->certainty == TARN_GRAPH_CERTAIN && known &&
+        known->referred && !atomic_exchange(&known->told, true))
+        report(check, reference, known->referred);
+}
+
+CALLS_BACK static void call(const tarn_graph_reference *reference,
+                            void (*found)(const tarn_graph_reference *reference, void *user),
+                            void *user)
+{
+    struct callback callback;
+    callback_begin(&callback);
+    found(reference, user);
+    callback_end(&callback);
+}
+
+static void tell(const struct check *check, tarn_graph_reference *reference,
+                 void (*found)(const tarn_graph_reference *reference, void *user), void *user)
+{
+    char remembered[SITE_TEXT] = "", freed[SITE_TEXT] = "";
+    const struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
+    if (check->before && reference->certainty)
+        debug_site_text(&check->before->captured, remembered, sizeof remembered);
+    if (known && known->referred && referred_has_ended(known->referred))
+        debug_site_text(&known->referred->freed, freed, sizeof freed);
+    reference->remembered_at = remembered;
+    reference->freed_at = freed;
+    call(reference, found, user);
+}
+
+/* Judges each word. */
+static tarn_status judge_all(struct check *check, bool all,
+                             void (*found)(const tarn_graph_reference *reference, void *user),
+                             void *user)
+{
+    for (size_t i = 0; i < check->judged->count; i++) {
+        tarn_graph_reference reference = judge(check, i);
+        if (check->status)
+            return check->status;
+        report_once(check, &reference);
+        if (found && (all || reference.certainty))
+            tell(check, &reference, found, user);
+    }
+    judge_sum_up(check);
+    return TARN_OK;
+}
+
+/* ---- The calls ---- */
+
+static tarn_status check_graph(const void *graph)
+{
+    tarn_status status = memory_ready();
+    if (!status && !graph)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
+    return status;
+}
+
+/* Finds what is remembered, and the words to judge: those of the graph, or the remembered ones. */
+static tarn_status look(struct check *check, uint64_t number, struct remembered **used)
+{
+    *used = remembered_use(check->graph, number);
+    if (number && !*used)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "no graph is remembered by the number %llu: it is gone, with all executables "
+                      "made of it, or never was",
+                      (unsigned long long)number);
+    check->before = *used;
+    if (number) {
+        check->graph = (*used)->graph;
+        check->judged = &(*used)->words;
+        return TARN_OK;
+    }
+    check->judged = &check->words;
+    tarn_status status = words_collect(check->graph, *used, &check->words);
+    if (*used && (*used)->words.hash != check->words.hash)
+        check->before = NULL; /* of a graph that was destroyed, or is changed since */
+    return status;
+}
+
+static tarn_status check(struct check *check, const tarn_graph_options *options,
+                         void (*found)(const tarn_graph_reference *reference, void *user),
+                         void *user)
+{
+    struct remembered *used = NULL;
+    uint64_t changes = atomic_load(&referred_changes);
+    tarn_status status = look(check, options->remembered, &used);
+    bool by_memory = !status && options->remembered;
+    if (!(by_memory && !options->all && remembered_is_quiet(used, &check->summary))) {
+        if (!status)
+            status = judge_all(check, options->all, found, user);
+        if (!status && by_memory && check->summary.verdict != TARN_GRAPH_SUSPICIOUS)
+            remembered_found_nothing(used, changes, &check->summary);
+    }
+    check_finish(check);
+    remembered_leave(used);
+    if (debug_has(DEBUG_GRAPHS))
+        debug_deliver();
+    return status;
+}
+
+tarn_status tarn_graph_check(void *graph, const tarn_graph_options *given,
+                             void (*found)(const tarn_graph_reference *reference, void *user),
+                             void *user, tarn_graph_summary *summary)
+{
+    static const tarn_graph_options nothing_special = {.size = sizeof nothing_special};
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_graph_options options;
+    struct check state = {.graph = graph};
+    tarn_status status = memory_ready();
+    if (!status)
+        status = sized_read("tarn_graph_options", given ? given : &nothing_special, &options,
+                            sizeof options);
+    if (!status && summary)
+        status = sized_check("tarn_graph_summary", summary, sizeof *summary);
+    if (!status && !graph == !options.remembered)
+        status =
+            failed(TARN_ERROR_INVALID_ARGUMENT,
+                   graph ? "graph is not NULL, and `remembered` names one too" : "graph is NULL");
+    if (!status)
+        status = check(&state, &options, found, user);
+    if (!status && summary)
+        sized_write(summary, &state.summary, sizeof state.summary);
+    return status;
+}
+
+static tarn_status remember_graph(driver_graph graph, const struct site *site, uint64_t *number)
+{
+    struct graph_words words = {0};
+    tarn_status status = words_collect(graph, NULL, &words);
+    if (!status)
+        status = remember(graph, &words, site, number);
+    words_finish(&words);
+    return status;
+}
+
+tarn_status tarn_graph_remember(void *graph, uint64_t *number)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    uint64_t made = 0;
+    tarn_status status = check_graph(graph);
+    if (status)
+        return status;
+    site_take(__builtin_return_address(0), true);
+    struct site site = site_here;
+    status = remember_graph(graph, &site, &made);
+    if (!status && number)
+        *number = made;
+    return status;
+}
+
+void graph_captured(void *graph)
+{
+    struct error_before before;
+    struct site site = site_here;
+    uint64_t number = 0;
+    error_attempt_begin(&before);
+    tarn_status status = remember_graph(graph, &site, &number);
+    if (status)
+        log_write(LOG_ERRORS, "TARN_DEBUG=graphs: a captured graph is not watched: %s",
+                  tarn_last_error());
+    error_attempt_end(&before, TARN_OK);
+}

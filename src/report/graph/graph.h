@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Checks of graphs (tarn/graph.h), between the files of this room: words.c collects the words of a
+ * graph's nodes that lie in tarn's memory, remembered.c keeps them, judge.c says what lies there
+ * now and how certain it is that this is a fault, graph.c has the calls and reports. */
+#ifndef TARN_REPORT_GRAPH_H
+#define TARN_REPORT_GRAPH_H
+
+#include "memory/pool/referred.h"
+#include "memory/watch/picture.h"
+
+#include <tarn/graph.h>
+
+/* The words of one graph, in the order of nodes, and what its walk has counted. */
+struct graph_words {
+    struct driver_word *list; /* pages_map */
+    size_t count, room;
+    uint64_t hash; /* of all words of the graph, those of others too */
+    struct driver_walk walk;
+};
+
+/* What a word referred to when it was remembered. */
+struct known {
+    uintptr_t value;
+    struct referred *referred; /* NULL: no block was live there */
+    atomic_bool told;          /* a finding about it was reported in debug mode */
+};
+
+/* What is remembered of a graph. Constant once it is listed, except what names a lock and what is
+ * atomic. Ends when the graph and all that was made of it have ended. */
+struct remembered {
+    struct remembered *next; /* remembered_lock */
+    uint64_t number;
+    driver_graph graph;
+    struct graph_words words; /* their names are `names` */
+    struct known *known;      /* pages_map; sorted by value */
+    size_t known_count, known_room;
+    char *names; /* pages_map; of kernels, whose modules may go */
+    size_t names_bytes;
+    struct site captured;
+    atomic_uint uses;           /* checks that read it */
+    bool replaced;              /* remembered_lock: a newer one of its graph is listed */
+    atomic_bool ended;          /* the graph is gone */
+    uint64_t quiet;             /* remembered_lock: while referred_changes has this value, a check
+                                   finds nothing; 0: not known */
+    tarn_graph_summary summary; /* remembered_lock: what it finds then */
+};
+
+/* What a check works with. */
+struct check {
+    driver_graph graph;
+    struct graph_words words;         /* of the graph as it is; not used where `by_memory` */
+    const struct graph_words *judged; /* these words, or the remembered ones */
+    const struct remembered *before;  /* NULL: the graph was not remembered */
+    struct picture *picture;          /* taken when it is first needed */
+    tarn_status status;               /* why it could not be taken */
+    tarn_graph_summary summary;
+};
+
+/* words.c. Of which words a list is kept: those in tarn's memory, and those remembered. */
+tarn_status words_collect(driver_graph graph, const struct remembered *before,
+                          struct graph_words *words);
+void words_finish(struct graph_words *words);
+
+/* remembered.c. Makes what is remembered of words, which are its own then, and lists it; `end` of
+ * the graph is told to the driver. */
+tarn_status remember(driver_graph graph, struct graph_words *words, const struct site *site,
+                     uint64_t *number);
+/* What is remembered of a graph, or with `number` under that number, until remembered_leave().
+ * NULL: nothing. */
+struct remembered *remembered_use(driver_graph graph, uint64_t number);
+void remembered_leave(struct remembered *used);
+struct known *remembered_at(const struct remembered *before, uintptr_t value);
+/* Whether nothing has changed since a check found nothing; then the summary is what it was. */
+bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summary);
+void remembered_found_nothing(struct remembered *used, uint64_t changes,
+                              const tarn_graph_summary *summary);
+
+/* judge.c. The reference of one word, which is added to the summary. */
+tarn_graph_reference judge(struct check *check, size_t index);
+void judge_sum_up(struct check *check);
+void check_finish(struct check *check);
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Says of each word of a graph what lies there now, and how certain it is that this is a fault.
+ * Owns nothing. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/pool/graph.h"
+#include "memory/share/import.h"
+#include "memory/share/pointer.h"
+#include "report/graph/graph.h"
+
+/* ---- What lies at an address now ---- */
+
+/* NULL with check->status: it could not be taken. */
+static const struct picture *picture_of(struct check *check)
+{
+    if (check->picture || check->status)
+        return check->picture;
+    struct picture *picture = pages_alloc(sizeof *picture);
+    if (picture)
+        check->status = picture_take(picture);
+    else
+        check->status =
+            failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to look at the memory");
+    if (picture && check->status) {
+        picture_finish(picture);
+        pages_free(picture, sizeof *picture);
+    } else {
+        check->picture = picture;
+    }
+    return check->picture;
+}
+
+void check_finish(struct check *check)
+{
+    if (check->picture) {
+        picture_finish(check->picture);
+        pages_free(check->picture, sizeof *check->picture);
+    }
+    words_finish(&check->words);
+}
+
+/* The segment around an address; NULL: there is none. They are in the order of addresses. */
+static const struct picture_segment *segment_around(const struct picture *picture,
+                                                    uintptr_t address)
+{
+    const struct picture_segment *segments = picture_segments(picture);
+    size_t low = 0, high = picture->segments.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (address < segments[middle].address)
+            high = middle;
+        else if (address - segments[middle].address >= segments[middle].size)
+            low = middle + 1;
+        else
+            return &segments[middle];
+    }
+    return NULL;
+}
+
+static const struct picture_pool *pool_in(const struct picture *picture, int device,
+                                          tarn_pool_id id)
+{
+    const struct picture_pool *pools = picture->pools.items;
+    for (size_t i = 0; i < picture->pools.count; i++)
+        if (pools[i].device == device && pools[i].id[0] == id.first && pools[i].id[1] == id.second)
+            return &pools[i];
+    return NULL;
+}
+
+struct live {
+    tarn_block_info block;
+    bool sleeps; /* its pool is suspended: there is no memory */
+};
+
+static tarn_status note_live(struct store *store, const tarn_block_info *block, void *argument)
+{
+    struct live *live = argument;
+    live->block = *block;
+    live->sleeps = atomic_load(&store->suspended);
+    return TARN_OK;
+}
+
+/* The live block around an address. Leaves the last error alone. */
+static bool live_at(uintptr_t value, struct live *live)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    bool found = !pointer_do((const void *)value, note_live, live);
+    error_attempt_end(&before, TARN_OK);
+    return found;
+}
+
+static bool graph_holds(const struct check *check, int device, tarn_pool_id pool)
+{
+    return (pool.first || pool.second) &&
+           graph_holds_pool(check->graph, device, (uint64_t[2]){pool.first, pool.second});
+}
+
+/* Whether something holds a pool, so that its memory serves no other. */
+static bool is_held(struct check *check, int device, tarn_pool_id id)
+{
+    const struct picture *picture = picture_of(check);
+    const struct picture_pool *pool = picture ? pool_in(picture, device, id) : NULL;
+    return pool && pool->held;
+}
+
+/* What lies there where no block is live. */
+static tarn_graph_state state_of_free(struct check *check, tarn_graph_reference *reference)
+{
+    uintptr_t value = (uintptr_t)reference->address;
+    const struct picture *picture = picture_of(check);
+    const struct picture_segment *segment = picture ? segment_around(picture, value) : NULL;
+    const struct trace_place *place = segment ? trace_place_value(segment->place) : NULL;
+    if (!segment)
+        return TARN_GRAPH_UNMAPPED;
+    if (!place)
+        return TARN_GRAPH_FREE;
+    reference->device = (int)place->device;
+    reference->pool = (tarn_pool_id){place->pool[0], place->pool[1]};
+    const struct picture_pool *pool = pool_in(picture, reference->device, reference->pool);
+    if (pool && pool->suspended)
+        return TARN_GRAPH_UNMAPPED;
+    if (graph_holds(check, reference->device, reference->pool))
+        return TARN_GRAPH_HELD;
+    return pool && pool->held ? TARN_GRAPH_OTHERS : TARN_GRAPH_FREE;
+}
+
+static void name_block(tarn_graph_reference *reference, const tarn_block_info *block)
+{
+    reference->block = block->base;
+    reference->requested = block->requested;
+    reference->tag = block->tag;
+    reference->device = block->device;
+    reference->pool = block->pool;
+}
+
+/* What lies there where a live block does that is not the remembered one. */
+static tarn_graph_state state_of_other(struct check *check, const struct live *now,
+                                       const struct known *known)
+{
+    bool holds = graph_holds(check, now->block.device, now->block.pool);
+    if (now->sleeps)
+        return TARN_GRAPH_UNMAPPED;
+    if (!known && !holds)
+        check->summary.unproven++;
+    return !known ? TARN_GRAPH_LIVE : holds ? TARN_GRAPH_HELD : TARN_GRAPH_CHANGED;
+}
+
+static void find_state(struct check *check, tarn_graph_reference *reference,
+                       const struct known *known)
+{
+    struct live now = {.sleeps = false};
+    uintptr_t value = (uintptr_t)reference->address;
+    bool live = live_at(value, &now);
+    const struct referred *referred = known ? known->referred : NULL;
+    bool lasts = referred && !referred_has_ended(referred);
+    if (live)
+        name_block(reference, &now.block);
+    if (live && lasts)
+        reference->state = now.sleeps ? TARN_GRAPH_UNMAPPED : TARN_GRAPH_LIVE;
+    else if (live)
+        reference->state = state_of_other(check, &now, known);
+    else if (import_has(value)) {
+        reference->state = TARN_GRAPH_LIVE;
+        check->summary.unproven += !known;
+    } else
+        reference->state = state_of_free(check, reference);
+    if (referred && reference->state != TARN_GRAPH_LIVE)
+        name_block(reference, &referred->block);
+}
+
+/* ---- Certainty ---- */
+
+static bool ends_at(const tarn_block_info *block, uint64_t value)
+{
+    uintptr_t base = (uintptr_t)block->base;
+    return base + block->requested == value || base + block->usable_size == value;
+}
+
+/* Whether a value is the end of another block that the same node refers to: then it may well be
+ * that. */
+static bool is_an_end(const struct check *check, size_t index)
+{
+    const struct graph_words *words = check->judged;
+    const struct driver_word *word = &words->list[index];
+    size_t first = index;
+    while (first && words->list[first - 1].number == word->number)
+        first--;
+    for (size_t i = first; i < words->count && words->list[i].number == word->number; i++) {
+        uintptr_t other = (uintptr_t)words->list[i].value;
+        struct live live;
+        const struct known *known = remembered_at(check->before, other);
+        const tarn_block_info *block = known && known->referred ? &known->referred->block : NULL;
+        if (other == word->value)
+            continue;
+        if (!block && live_at(other, &live))
+            block = &live.block;
+        if (block && ends_at(block, word->value))
+            return true;
+    }
+    return false;
+}
+
+/* Whether another node has the value where it can only be an address, or as a whole parameter that
+ * is not the end of something. */
+static bool is_confirmed(const struct check *check, const struct driver_word *word)
+{
+    const struct graph_words *words = check->judged;
+    for (size_t i = 0; i < words->count; i++) {
+        const struct driver_word *other = &words->list[i];
+        if (other->value == word->value && other->number != word->number &&
+            (other->kind == WORD_IS_ADDRESS ||
+             (other->kind == WORD_IS_WHOLE && !is_an_end(check, i))))
+            return true;
+    }
+    return false;
+}
+
+/* Of a remembered block that is gone. */
+static tarn_graph_certainty certainty_of_gone(const struct check *check, size_t index,
+                                              const struct referred *referred)
+{
+    const struct driver_word *word = &check->judged->list[index];
+    bool starts = word->value == (uintptr_t)referred->block.base;
+    if (word->kind == WORD_IS_ADDRESS)
+        return TARN_GRAPH_CERTAIN;
+    if (word->kind == WORD_IS_FIELD && (!starts || !is_confirmed(check, word)))
+        return TARN_GRAPH_PERHAPS;
+    return starts && !is_an_end(check, index) ? TARN_GRAPH_CERTAIN : TARN_GRAPH_LIKELY;
+}
+
+static tarn_graph_certainty certainty(struct check *check, size_t index,
+                                      const tarn_graph_reference *reference,
+                                      const struct known *known)
+{
+    const struct driver_word *word = &check->judged->list[index];
+    const struct referred *referred = known ? known->referred : NULL;
+    if (reference->state == TARN_GRAPH_LIVE || reference->state == TARN_GRAPH_HELD)
+        return TARN_GRAPH_NO_FINDING;
+    if (reference->state == TARN_GRAPH_OTHERS ||
+        (reference->state == TARN_GRAPH_CHANGED && referred &&
+         is_held(check, referred->block.device, referred->block.pool)))
+        return TARN_GRAPH_PERHAPS;
+    if (referred)
+        return certainty_of_gone(check, index, referred);
+    if (word->kind == WORD_IS_FIELD)
+        return TARN_GRAPH_PERHAPS;
+    if (word->kind == WORD_IS_ADDRESS)
+        return TARN_GRAPH_CERTAIN;
+    return is_an_end(check, index) ? TARN_GRAPH_PERHAPS : TARN_GRAPH_LIKELY;
+}
+
+static void count(tarn_graph_summary *summary, tarn_graph_certainty certainty)
+{
+    summary->references++;
+    summary->certain += certainty == TARN_GRAPH_CERTAIN;
+    summary->likely += certainty == TARN_GRAPH_LIKELY;
+    summary->perhaps += certainty == TARN_GRAPH_PERHAPS;
+}
+
+tarn_graph_reference judge(struct check *check, size_t index)
+{
+    static const tarn_graph_node_kind kinds[] = {[DRIVER_NODE_KERNEL] = TARN_GRAPH_KERNEL,
+                                                 [DRIVER_NODE_COPY] = TARN_GRAPH_COPY,
+                                                 [DRIVER_NODE_SET] = TARN_GRAPH_FILL,
+                                                 [DRIVER_NODE_FREE] = TARN_GRAPH_RELEASE,
+                                                 [DRIVER_NODE_BATCH] = TARN_GRAPH_BATCH};
+    const struct driver_word *word = &check->judged->list[index];
+    const struct known *known = remembered_at(check->before, (uintptr_t)word->value);
+    tarn_graph_reference reference = {.size = sizeof reference,
+                                      .node = word->number,
+                                      .depth = word->depth,
+                                      .kind = kinds[word->of],
+                                      .native = word->node,
+                                      .kernel = word->kernel,
+                                      .parameter = word->parameter,
+                                      .offset = word->offset,
+                                      .parameter_bytes = word->size,
+                                      .address = (void *)(uintptr_t)word->value,
+                                      .device = -1,
+                                      .remembered_at = "",
+                                      .freed_at = ""};
+    find_state(check, &reference, known);
+    reference.certainty = certainty(check, index, &reference, known);
+    count(&check->summary, reference.certainty);
+    return reference;
+}
+
+void judge_sum_up(struct check *check)
+{
+    tarn_graph_summary *summary = &check->summary;
+    const size_t *unseen = check->judged->walk.unseen;
+    summary->nodes = check->judged->walk.nodes;
+    summary->remembered = check->before;
+    summary->unseen_host = unseen[UNSEEN_HOST];
+    summary->unseen_kernels = unseen[UNSEEN_KERNEL];
+    summary->unseen_updatable = unseen[UNSEEN_UPDATABLE];
+    summary->unseen_conditional = unseen[UNSEEN_CONDITIONAL];
+    summary->unseen_other = unseen[UNSEEN_OTHER];
+    for (int i = 0; i < DRIVER_UNSEEN; i++)
+        summary->unseen += unseen[i];
+    summary->verdict = summary->certain + summary->likely + summary->perhaps ? TARN_GRAPH_SUSPICIOUS
+                       : summary->unseen + summary->unproven                 ? TARN_GRAPH_UNKNOWN
+                                                                             : TARN_GRAPH_CLEAN;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns what is remembered of graphs. The driver says when a graph is gone; then whoever adds or
+ * looks takes its record out. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "report/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mutex remembered_lock = MUTEX_INITIALIZER(LOCK_REMEMBERED);
+static struct remembered *all; /* remembered_lock; the newest first */
+static uint64_t numbers;       /* remembered_lock: given so far */
+static struct object_pool objects = OBJECT_POOL(struct remembered);
+
+static void forget(struct remembered *old)
+{
+    for (size_t i = 0; i < old->known_count; i++)
+        referred_release(old->known[i].referred);
+    pages_unmap(old->known, old->known_room * sizeof *old->known);
+    pages_unmap(old->names, old->names_bytes);
+    words_finish(&old->words);
+    object_free(&objects, old);
+}
+
+/* By the driver, which may have locks. */
+static void graph_ended(void *argument)
+{
+    atomic_store_explicit(&((struct remembered *)argument)->ended, true, memory_order_release);
+}
+
+/* Takes out what is gone, and gives a list of it, to forget without the lock. */
+static struct remembered *sweep_locked(void)
+{
+    struct remembered *gone = NULL;
+    for (struct remembered **place = &all; *place;) {
+        struct remembered *old = *place;
+        if (!atomic_load_explicit(&old->ended, memory_order_acquire) || atomic_load(&old->uses)) {
+            place = &old->next;
+            continue;
+        }
+        *place = old->next;
+        old->next = gone;
+        gone = old;
+    }
+    return gone;
+}
+
+static void forget_all(struct remembered *gone)
+{
+    while (gone) {
+        struct remembered *next = gone->next;
+        forget(gone);
+        gone = next;
+    }
+}
+
+struct remembered *remembered_use(driver_graph graph, uint64_t number)
+{
+    mutex_lock(&remembered_lock);
+    struct remembered *gone = sweep_locked(), *found = all;
+    while (found && (number ? found->number != number : found->graph != graph || found->replaced))
+        found = found->next;
+    if (found && atomic_load(&found->ended))
+        found = NULL;
+    if (found)
+        atomic_fetch_add(&found->uses, 1);
+    mutex_unlock(&remembered_lock);
+    forget_all(gone);
+    return found;
+}
+
+void remembered_leave(struct remembered *used)
+{
+    if (used)
+        atomic_fetch_sub(&used->uses, 1);
+}
+
+struct known *remembered_at(const struct remembered *before, uintptr_t value)
+{
+    size_t low = 0, high = before ? before->known_count : 0;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (before->known[middle].value == value)
+            return &before->known[middle];
+        if (before->known[middle].value < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summary)
+{
+    mutex_lock(&remembered_lock);
+    bool quiet = used->quiet && used->quiet == atomic_load(&referred_changes);
+    if (quiet)
+        *summary = used->summary;
+    mutex_unlock(&remembered_lock);
+    return quiet;
+}
+
+void remembered_found_nothing(struct remembered *used, uint64_t changes,
+                              const tarn_graph_summary *summary)
+{
+    mutex_lock(&remembered_lock);
+    used->quiet = changes;
+    used->summary = *summary;
+    mutex_unlock(&remembered_lock);
+}
+
+/* ---- Making ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    uintptr_t x = ((const struct known *)a)->value, y = ((const struct known *)b)->value;
+    return x < y ? -1 : x > y;
+}
+
+/* Notes the blocks that live now, each value once. */
+static tarn_status note_blocks(struct remembered *made)
+{
+    const struct graph_words *words = &made->words;
+    tarn_status status = TARN_OK;
+    made->known_room = words->count + 1;
+    made->known = pages_map(made->known_room * sizeof *made->known);
+    if (!made->known)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
+    size_t count = words->count, kept = 0;
+    for (size_t i = 0; i < count; i++)
+        made->known[i].value = (uintptr_t)words->list[i].value;
+    qsort(made->known, count, sizeof *made->known, by_value);
+    for (size_t i = 0; i < count; i++)
+        if (!kept || made->known[kept - 1].value != made->known[i].value)
+            made->known[kept++].value = made->known[i].value;
+    for (; made->known_count < kept && !status; made->known_count++) {
+        struct known *known = &made->known[made->known_count];
+        status = referred_of(known->value, &known->referred);
+    }
+    return status;
+}
+
+/* One of the words before a word with the same kernel; the word itself: there is none near. */
+static size_t with_name(const struct graph_words *words, size_t index)
+{
+    for (size_t back = 1; back <= index && back <= 256; back++)
+        if (words->list[index - back].kernel == words->list[index].kernel)
+            return index - back;
+    return index;
+}
+
+/* Copies the names of kernels, as their modules may go before the graph does. */
+static tarn_status copy_names(struct remembered *made)
+{
+    struct graph_words *words = &made->words;
+    size_t bytes = 1, end = 0, list = (words->count + 1) * sizeof(char *);
+    for (size_t i = 0; i < words->count; i++)
+        bytes += with_name(words, i) == i ? strlen(words->list[i].kernel) + 1 : 0;
+    const char **own = pages_map(list);
+    made->names = own ? pages_map(bytes) : NULL;
+    made->names_bytes = made->names ? bytes : 0;
+    for (size_t i = 0; made->names && i < words->count; i++) {
+        size_t other = with_name(words, i), length = strlen(words->list[i].kernel) + 1;
+        own[i] = other < i ? own[other] : memcpy(made->names + end, words->list[i].kernel, length);
+        end += other < i ? 0 : length;
+    }
+    for (size_t i = 0; made->names && i < words->count; i++)
+        words->list[i].kernel = own[i];
+    pages_unmap(own, list);
+    return made->names ? TARN_OK
+                       : failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                                "no host memory for the names of a graph's kernels");
+}
+
+static void list(struct remembered *made)
+{
+    mutex_lock(&remembered_lock);
+    for (struct remembered *old = all; old; old = old->next)
+        old->replaced = old->replaced || old->graph == made->graph;
+    struct remembered *gone = sweep_locked();
+    made->number = ++numbers;
+    made->next = all;
+    all = made;
+    mutex_unlock(&remembered_lock);
+    forget_all(gone);
+}
+
+tarn_status remember(driver_graph graph, struct graph_words *words, const struct site *site,
+                     uint64_t *number)
+{
+    struct remembered *made = object_alloc(&objects);
+    if (!made)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
+    made->graph = graph;
+    made->captured = *site;
+    made->words = *words;
+    *words = (struct graph_words){0};
+    int device = thread_device();
+    tarn_status status = copy_names(made);
+    if (!status)
+        status = note_blocks(made);
+    if (!status)
+        status =
+            device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, made));
+    if (status) {
+        forget(made);
+        return status;
+    }
+    list(made);
+    *number = made->number;
+    return TARN_OK;
+}
