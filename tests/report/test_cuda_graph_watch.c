@@ -474,7 +474,8 @@ static void debug_mode_remembers_and_reports(void)
     }
     CHECK(heard.last.kind == TARN_DEBUG_GRAPH && heard.last.block == input);
     CHECK(heard.last.requested == MIB && heard.last.offset == 0 && heard.last.device == 0);
-    says("graph 1 uses memory that is free: node 0, kernel three, parameter 2 has the block at 0x");
+    says("graph 1 uses memory that is free: node 0, kernel three, parameter 2: block of 1048576 "
+         "bytes");
     says("\n  captured at ");
     says("\n  freed at ");
     CHECK(names_this_file(strstr(heard.text, "captured at")));

@@ -309,7 +309,6 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
 static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
-    atomic_fetch_add(&referred_changes, 1);
     moves_flush(store->arena);
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
@@ -317,6 +316,7 @@ static void stop(struct store *store)
         heap_changed_locked(heap);
         mutex_unlock(&heap->lock);
     }
+    atomic_fetch_add(&referred_changes, 1);
 }
 
 static void go_on(struct store *store)

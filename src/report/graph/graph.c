@@ -48,7 +48,7 @@ static void report(const struct check *check, const tarn_graph_reference *refere
                                       .pool = {block->pool.first, block->pool.second},
                                       .stream = block->stream,
                                       .tag = block->tag};
-    debug_append(&text, "graph %llu uses memory that is %s: node %zu, %s%s%s, parameter %u has ",
+    debug_append(&text, "graph %llu uses memory that is %s: node %zu, %s%s%s, parameter %u: ",
                  (unsigned long long)check->before->number, state_texts[reference->state],
                  reference->node, node_texts[reference->kind], reference->kernel[0] ? " " : "",
                  reference->kernel, reference->parameter);
