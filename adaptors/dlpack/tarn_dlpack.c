@@ -34,7 +34,7 @@ static bool size_of(const struct dl_tensor *tensor, size_t *size)
             return false;
     if (__builtin_mul_overflow(count, bits, &count) || count > SIZE_MAX - 7)
         return false;
-    *size = (count + 7) / 8; /* types of less than a byte lie densely */
+    *size = (count + 7) / 8; /* types of less than a byte are packed without gaps */
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Callbacks for libraries that ask for memory in the order of streams. Nothing is kept here: the
- * context is the pool. */
+/* Callbacks for libraries that ask for stream-ordered memory. Nothing is stored here: the context
+ * is the pool. */
 #include "tarn_handlers.h"
 
 #include "tarn_late_free.h"
@@ -10,7 +10,8 @@
 #include <tarn/memory.h>
 #include <tarn/pinned.h>
 
-/* The stream that a library names, on the device of its pool. Good for one call. */
+/* Finds the stream that a library passes, on the device of its pool. The result is valid for one
+ * call. */
 static tarn_status find_stream(tarn_pool *pool, struct CUstream_st *native, tarn_stream *stream)
 {
     tarn_pool_info info = {.size = sizeof info};
@@ -18,7 +19,8 @@ static tarn_status find_stream(tarn_pool *pool, struct CUstream_st *native, tarn
     return status ? status : tarn_stream_find(info.device, native, stream);
 }
 
-/* A free that failed for its stream. The libraries ask once, and most of them ignore the answer. */
+/* Frees a block whose stream-ordered free failed. The libraries free a block once, and most ignore
+ * the result. */
 static int free_late(tarn_pool *pool, void *pointer, tarn_status failed)
 {
     tarn_pool_info info = {.size = sizeof info};

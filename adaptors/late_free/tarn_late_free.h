@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Frees blocks whose last use is on streams that nobody names: after all work of their device. The
+/* Frees blocks that may be in use on streams that nobody names: after all work of their device. The
  * other adaptors include this.
  *
- * A wait for a device is refused while a known capture is open there, and can fail. Then nobody
- * knows when the block is unused, so it stays allocated: it is noted, and a later call frees it.
- * The notes are the process's: any adaptor's call frees what another has noted.
+ * A wait for a device is refused while a known capture is open there, and it can fail. Then the
+ * block may still be in use, so it stays allocated: it is noted, and a later call frees it. The
+ * notes belong to the process, so any adaptor's call frees what another has noted.
  *
  * Header-only; C11 and C++17. Thread-safe. */
 #ifndef TARN_LATE_FREE_H
@@ -24,11 +24,11 @@ extern "C" {
 /* A block that is freed later. */
 struct tarn_late_note {
     struct tarn_late_note *next;
-    void *pointer; /* of a block, on the device or pinned */
-    int device;    /* whose work may use it */
+    void *pointer; /* of a block, in device or pinned memory */
+    int device;    /* the device whose work may use it */
 };
 
-/* All of them, the newest first. Atomic. */
+/* All notes, the newest first. Atomic. */
 __attribute__((weak)) struct tarn_late_note *tarn_late_notes;
 
 static inline void tarn_late_note_add(struct tarn_late_note *note)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The four things that tarn_workspace_clear() is asked for, in one line each. `cleared` may be
+/* One-line calls for the four things that tarn_workspace_clear() can clear. `cleared` may be
  * NULL. */
 #ifndef TARN_TESTS_SUPPORT_CLEARING_H
 #define TARN_TESTS_SUPPORT_CLEARING_H

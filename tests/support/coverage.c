@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where what runs is counted (make coverage): a child that ends by _exit(), as those of tests do,
- * leaves its counts too. */
+/* For builds that count what runs (make coverage): a child that ends by _exit(), as those of tests
+ * do, writes its counts too. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

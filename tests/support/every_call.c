@@ -18,7 +18,7 @@ struct world world;
 const char *every_call_now = "none";
 bool every_call_wrote;
 
-/* What calls write to. */
+/* Results of calls. */
 static struct {
     int device, number;
     unsigned count;
@@ -68,7 +68,7 @@ static struct {
 static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep,
                                                 .what = TARN_SLEEP_PINNED};
 
-/* What calls read. */
+/* Arguments of calls. */
 static tarn_alloc_options alloc_options = {.size = sizeof alloc_options,
                                            .device = TARN_CURRENT_DEVICE};
 static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
@@ -104,8 +104,8 @@ static void prepare(void)
     workspace_to_end = world.workspace;
 }
 
-/* Memory that may be written to where there is no block too: the host device serves before the
- * first use and after a shutdown. */
+/* Memory that may be written to even if there is no block: the host device works before the first
+ * use and after a shutdown. */
 static void *one_byte(void)
 {
     static char byte;
@@ -203,13 +203,16 @@ static tarn_library_row row = {.size = sizeof row,
                                .set_stream = with_stream,
                                .set_workspace = with_workspace};
 
-/* REFUSED  gives what every call gives in a child of fork() and after a shutdown
- * HOST     the same in a child; else it is a matter of the host device, which goes on where blocks
- *          are live
- * RETURNS  the same in a child; after a shutdown TARN_OK: it lets go of something
- * ANSWERS  a status that its header describes, in both
- * OTHER    has no status
- * What makes an argument of another call void comes last. */
+/* How a call answers in a child of fork(), and after a shutdown:
+ *
+ *   REFUSED  refuses both, as every call does
+ *   HOST     refuses in a child. After a shutdown the host device decides, which goes on if blocks
+ *            are live
+ *   RETURNS  refuses in a child. After a shutdown TARN_OK, because it only lets go of something
+ *   ANSWERS  a status that its header describes, in both
+ *   OTHER    it returns no status
+ *
+ * A call that makes the argument of another call invalid comes after that call. */
 #define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                                     \
     REFUSED(tarn_configuration_set, (""))                                                      \
     REFUSED(tarn_configuration_get, (out.buffer, sizeof out.buffer, &out.size))                \
@@ -429,7 +432,7 @@ static const struct {
     EVERY_CALL(REFUSED_ROW, HOST_ROW, RETURNS_ROW, ANSWERS_ROW, OTHER_ROW)};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Whether the call does as it should; one that does not is named. */
+/* True if the call answers as it should; otherwise its name is printed. */
 static bool is_right(size_t i, tarn_status wanted)
 {
     prepare();
@@ -441,7 +444,7 @@ static bool is_right(size_t i, tarn_status wanted)
     if (calls[i].kind == RETURNS && wanted == TARN_ERROR_SHUTDOWN)
         wanted = TARN_OK;
     if (!world.made && (status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_OK))
-        return true; /* it was given nothing */
+        return true; /* the call was given nothing to do */
     if (status != wanted)
         fprintf(stderr, "%s() gave %s, not %s\n", calls[i].name, tarn_status_name(status),
                 tarn_status_name(wanted));
@@ -452,7 +455,7 @@ static bool is_right(size_t i, tarn_status wanted)
     return false;
 }
 
-/* Something for each object that was not made: a call that is refused does not look at it. */
+/* Sets a value for each object that was not made. A call that is refused does not look at it. */
 static void name_something(void)
 {
     static char something[64];
@@ -516,7 +519,7 @@ static tarn_status prepare_of_all(void)
     return tarn_sleep_prepare(NULL, NULL);
 }
 
-/* What nothing can follow. */
+/* Calls after which no other call is possible. */
 static const struct {
     const char *name;
     tarn_status (*call)(void);
@@ -536,7 +539,7 @@ const char *every_call_name(size_t i)
 
 tarn_status every_call_make(size_t i)
 {
-    (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
+    (void)shutdown(world.sockets[0], SHUT_RDWR); /* otherwise the call would wait for a share */
     prepare();
     every_call_now = every_call_name(i);
     error_set(TARN_ERROR_SYSTEM, EARLIER_ERROR);
@@ -548,7 +551,7 @@ tarn_status every_call_make(size_t i)
 void every_call_between(void (*to_do_before)(void),
                         void (*to_do_after)(const char *name, tarn_status status))
 {
-    (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
+    (void)shutdown(world.sockets[0], SHUT_RDWR); /* otherwise the call would wait for a share */
     for (size_t i = 0; i < CALLS; i++) {
         prepare();
         every_call_now = calls[i].name;
@@ -585,11 +588,11 @@ void every_call_is_listed(void)
 
 /* One of everything ---------------------------------------------------------------------------- */
 
-/* A pool that is exported as a whole, and imported again. */
+/* Makes a pool that is exported as a whole and imported again. */
 static void registrable_make(void)
 {
     world.registrable = pool_with((tarn_pool_options){.device = 0, .registrable = true});
-    /* No room for a segment of the usual size */
+    /* The limit leaves no room for a segment of the usual size */
     OK(tarn_pool_limit_set(world.registrable, 8 * MIB));
     world.registered = alloc_in(world.registrable, world.stream, 2 * MIB);
     OK(tarn_pool_export(world.registrable, NULL, &world.pool_share));
@@ -598,8 +601,9 @@ static void registrable_make(void)
 
 void world_make(void)
 {
-    bool exports = tarn_export_enable(0) == TARN_OK; /* else the driver cannot */
-    if (tarn_library_find(row.name, &world.library)) /* else it is made again */
+    bool exports = tarn_export_enable(0) == TARN_OK; /* false: the driver cannot export */
+    /* already registered when everything is made a second time */
+    if (tarn_library_find(row.name, &world.library))
         OK(tarn_library_register(&row, &world.library));
     world.stream = lease(0);
     OK(tarn_stream_adopt(0, native_made(0), &world.adopted));
@@ -613,9 +617,11 @@ void world_make(void)
     OK(tarn_pool_create(NULL, &world.suspended));
     OK(tarn_pool_alloc(world.suspended, world.stream, 5000, &world.suspended_block));
     tarn_status status = tarn_pool_suspend(world.suspended, true);
-    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* without virtual memory */
+    /* the latter without virtual memory */
+    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED);
     status = tarn_range_create(NULL, 8 * MIB, &world.range);
-    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* likewise */
+    /* the latter without virtual memory */
+    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED);
     if (!status)
         OK(tarn_range_commit(world.range, 0, 2 * MIB, world.stream));
     OK(tarn_scope_begin(world.pool, TARN_SCOPE_STREAM, world.adopted, &world.scope));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every public call with arguments that it would accept, for what must hold of all of them. */
+/* Every public call with arguments that it would accept, for tests of what must hold for all
+ * calls. */
 #ifndef TESTS_SUPPORT_EVERY_CALL_H
 #define TESTS_SUPPORT_EVERY_CALL_H
 
 #include "support/host.h"
 
-/* What the calls are made with. Before it is made, a call may find that its argument names
- * nothing. */
+/* The arguments of the calls. Before world_make(), an argument may name nothing. */
 struct world {
     bool made;
     tarn_stream stream, adopted, capturing;
@@ -33,31 +33,30 @@ struct world {
 
 extern struct world world;
 
-/* One of everything, and some of it in use. */
+/* Makes one object of every kind, some of them in use. */
 void world_make(void);
-/* All of it given back, and nothing is left on the device. */
+/* Gives everything back. Nothing may be left on the device. */
 void world_end(void);
 
-/* Makes every call and demands that it gives `wanted`, or is one of those whose header says that
- * they answer always, and that it writes nothing where it fails; and that tarn_shutdown() gives
- * `shutdown`. */
+/* Makes every call. Each must return `wanted`, or be one whose header says that it always answers,
+ * and must write nothing if it fails. tarn_shutdown() must return `shutdown`. */
 void every_call_gives(tarn_status wanted, tarn_status shutdown);
-/* The same, whatever they give. every_call_now is the one that runs. */
+/* Makes every call, whatever it returns. every_call_now is the one that is running. */
 void every_call_returns(void);
 extern const char *every_call_now;
-/* The same with something before and after each. */
+/* The same, with a function called before and after each. */
 void every_call_between(void (*before)(void), void (*after)(const char *name, tarn_status status));
-/* The thread's last error before each of these calls. */
+/* The thread's last error is set to this before each call. */
 #define EARLIER_ERROR "an error of an earlier call"
-/* Whether the last one has failed and written a result. */
+/* The last call failed although it had written a result. */
 extern bool every_call_wrote;
-/* One of them, and what it gives. Those that the others leave out come last: a sleep of all, and
- * tarn_shutdown(). */
+/* How many calls there are; one of them by its number, and what it returns. Calls that the
+ * functions above leave out come last: a sleep of everything, and tarn_shutdown(). */
 size_t every_call_count(void);
 const char *every_call_name(size_t i);
 tarn_status every_call_make(size_t i);
 
-/* Demands that these are all that src/tarn.map names. */
+/* Demands that the list has all names of src/tarn.map. */
 void every_call_is_listed(void);
 
 #endif

@@ -21,9 +21,9 @@
 
 /* ---- Kinds ---- */
 
-/* What a driver's call can say. Both vendors have the same numbers for these: out of memory, an
- * argument that is wrong, not supported, a failure without a name, and not ready, where that is no
- * answer. */
+/* Errors that a driver's call can return, with the same numbers in both vendors' interfaces: out of
+ * memory, invalid argument, not supported, an error without a name, and not ready (which is an
+ * error for most calls). */
 static const unsigned vendor_codes[] = {2, 1, 801, 304, 600};
 static const tarn_status host_statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER,
                                             TARN_ERROR_MAPPING_LIMIT};
@@ -97,7 +97,7 @@ static void handle_arm(uint64_t nth, bool forever, int way)
 static const struct kind {
     const char *name;
     int (*ways)(void);
-    void (*arm)(uint64_t nth, bool forever, int way); /* nth 0 clears */
+    void (*arm)(uint64_t nth, bool forever, int way); /* nth 0 clears it */
     uint64_t (*calls)(void), (*hits)(void);
 } kinds[FAILURE_KINDS] = {
     [FAIL_driver] = {"driver", driver_ways, driver_arm, driver_calls, driver_hits},
@@ -143,23 +143,23 @@ uint64_t failure_hits(void)
 
 /* ---- Counts ---- */
 
-/* From one call that is made to fail to the next, so that there are about `most`; 1 with
- * TARN_FAILURES=all. */
+/* The distance from one call that is made to fail to the next, so that there are about `most`
+ * failures; 1 with TARN_FAILURES=all. */
 static uint64_t stride_of(uint64_t calls, int variants, uint64_t most)
 {
     const char *form = getenv("TARN_FAILURES");
     if (form && strcmp(form, "all") == 0)
         return 1;
 #ifdef __SANITIZE_THREAD__
-    return 5 + 8 * calls * (uint64_t)variants / most; /* ten times as slow, and one thread does
-                                                         it */
+    /* losses take ten times as long, and one thread runs them */
+    return 5 + 8 * calls * (uint64_t)variants / most;
 #else
     return 1 + calls * (uint64_t)variants / most;
 #endif
 }
 
-/* The line of a test's scenario in the table, after its name; NULL where it has none. The caller's
- * buffer. */
+/* The numbers of a test's scenario in the table, behind its name, in the caller's buffer; NULL if
+ * it has none. */
 static const char *find_line(const char *test, const char *name, char *line, int size)
 {
     char path[4096], key[256];
@@ -176,7 +176,8 @@ static const char *find_line(const char *test, const char *name, char *line, int
     return found;
 }
 
-/* "driver 33 memory 225". Some calls depend on when threads run, and what the build checks. */
+/* Holds a scenario to its numbers, such as "driver 33 memory 225". Some numbers depend on the
+ * timing of threads and on what the build checks. */
 static void hold(const char *test, const char *name, const uint64_t calls[FAILURE_KINDS],
                  bool varies)
 {
@@ -198,7 +199,8 @@ static void hold(const char *test, const char *name, const uint64_t calls[FAILUR
     }
 }
 
-/* Prints and holds the calls of a scenario by kind, and how many failures were injected. */
+/* Prints a scenario's calls by kind and how many failures were injected, and holds it to its
+ * numbers. */
 static void show_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections,
                         bool varies)
 {
@@ -234,11 +236,11 @@ void clear_injection(void)
 
 bool injecting, found_less;
 
-/* How far the failures of a scenario are; shared with the children. */
+/* How far a scenario's failures have come; shared with the children. */
 static struct progress {
-    uint64_t nth; /* the next */
-    int pass;     /* a kind; after all of them LOSSES */
-    int variant;  /* twice the way, one more for ever */
+    uint64_t nth; /* the next call that is to fail */
+    int pass;     /* a kind of calls; after the last one LOSSES */
+    int variant;  /* 2 x the way, and 1 more if all later calls fail too */
     bool counted, is_over;
     uint64_t calls[FAILURE_KINDS], injections, missed;
     struct failure current;
@@ -247,8 +249,8 @@ static struct progress {
 static const struct scenarios *frame;
 static const struct scenario *scenario;
 
-/* The device is lost at calls of the driver. Each takes a process, so they come last: what leaks at
- * failures of the driver is seen in the one process that has most of them. */
+/* The pass in which the device is lost at calls of the driver. Each loss takes a process, so losses
+ * come last: leaks in failures of the driver show up in the one process that has most of these. */
 #define LOSSES FAILURE_KINDS
 
 static enum failure_kind kind_of_pass(void)
@@ -283,8 +285,8 @@ bool failure_is_tried(void)
     return progress->current.nth != UINT64_MAX;
 }
 
-/* A device that failed so is lost for good, and so may be one that fails for ever in the middle of
- * what must not stay half done. */
+/* After such a failure the device is certainly lost. After one that lasts for ever, in the middle
+ * of something that must not stay half done, it may be. */
 static bool may_be_lost(const struct failure *failure)
 {
     return failure->way == FAILURE_LOSS || (failure->kind == FAIL_driver && failure->forever);
@@ -335,11 +337,11 @@ static void count_calls(enum failure_kind kind)
     progress->calls[kind] = failure_calls();
 }
 
-/* Ends the process where the device was lost. */
+/* Settles after a run. Ends the process if the device was lost. */
 static void settle_after(void)
 {
     if (progress->current.way == FAILURE_LOSS)
-        (void)tarn_device_synchronize(0); /* who has not seen it yet */
+        (void)tarn_device_synchronize(0); /* a thread that has not noticed the loss does so now */
     if (!device_is_lost()) {
         frame->settle();
         run_clean();
@@ -365,7 +367,8 @@ static void fail_one(void)
     if (failure_hits() > 0) {
         progress->injections++;
     } else {
-        /* What ran before may have left less to do, as a mark that was seen to have ended. */
+        /* An earlier run may have left less to do, such as a mark that is already known to have
+         * ended. */
         CHECK(failure_calls() < progress->current.nth);
         progress->missed++;
     }
@@ -379,7 +382,7 @@ static void fail_one(void)
 static void go_on(void)
 {
     frame->set_up();
-    for (int i = 0; i < 3; i++) /* until the state before each run is the same */
+    for (int i = 0; i < 3; i++) /* until every run starts from the same state */
         run_clean();
     int files = open_files();
     uint64_t bytes = metadata_bytes();
@@ -393,7 +396,8 @@ static void go_on(void)
             CHECK(open_files() == files);
         }
         progress->nth = 1;
-        /* A few pages for texts and reserves; a leak has hundreds of runs to show. */
+        /* A few pages for texts and reserves are allowed. A leak would have hundreds of runs to
+         * show. */
         CHECK(metadata_bytes() <= bytes + 384 * 1024);
     }
     progress->is_over = true;
@@ -418,7 +422,7 @@ static void share_progress(void)
         progress =
             mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(progress != MAP_FAILED);
-    debug_history = 64; /* what may grow has soon done so */
+    debug_history = 64; /* so that what may grow reaches its full size soon */
 }
 
 static void show_progress(const char *name, bool varies)

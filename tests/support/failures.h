@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every failure that there can be, one at a time: a scenario runs once clean, while the calls of
- * each kind in it are counted; then once for each of them, with that one failing, and with it and
- * all later ones failing, in every way that matters.
+/* Makes every possible failure happen, one at a time. A scenario first runs without failures, while
+ * its calls of each kind are counted. Then it runs once for each of these calls, with that one
+ * failing, and with it and all later ones failing, in each way that matters.
  *
- * How many calls each scenario makes is printed, and held: injections.txt has the numbers, by the
- * name of the test (TARN_TEST, which CTest sets), and one that makes notably fewer is red.
- * `scripts/injections --write` writes it. Where a run of all would be long, it takes only every
- * n-th call, unless TARN_FAILURES=all. */
+ * The number of calls of each scenario is printed and held: tests/support/injections.txt has the
+ * numbers by the name of the test (TARN_TEST, which CTest sets), and a scenario that makes notably
+ * fewer calls is red. `scripts/injections --write` writes the file. If all failures would take
+ * long, only every n-th call fails, unless TARN_FAILURES=all. */
 #ifndef TESTS_SUPPORT_FAILURES_H
 #define TESTS_SUPPORT_FAILURES_H
 
@@ -20,8 +20,8 @@
 /* ---- One failure ---- */
 
 /* What can be made to fail:
- *   driver  calls of the host device, or, where the driver is CUDA or HIP, of the simulated
- *           vendor's library
+ *   driver  calls of the host device, or of the simulated vendor's library if the driver is CUDA or
+ *           HIP
  *   memory  the library's own allocations
  *   system  calls of the C library: system.h
  *   handle  calls of the simulated libraries with handles */
@@ -39,33 +39,36 @@ struct failure {
     enum failure_kind kind;
     uint64_t nth;
     bool forever;
-    int way; /* which error: 0 to failure_ways() - 1; or FAILURE_LOSS, of the driver alone: the
-                device is lost */
+    /* the error: 0 to failure_ways() - 1; or FAILURE_LOSS, for the driver only: the device is
+     * lost */
+    int way;
 };
 
-/* How many ways a call of a kind can fail in; 0 where there is no such call. */
+/* In how many ways a call of a kind can fail; 0 if there is no such call. */
 int failure_ways(enum failure_kind kind);
-/* The nth call from now on fails, counted over all threads; UINT64_MAX only counts. */
+/* Makes the nth call from now on fail, counted over all threads. UINT64_MAX only counts. */
 void failure_arm(const struct failure *failure);
 void failure_clear(void);
-/* Of the kind that was armed last, since then, or until it was cleared. */
+/* failure_calls(): calls of the kind that was armed last, since then, or until it was cleared.
+ * failure_hits(): those that failed. */
 uint64_t failure_calls(void);
 uint64_t failure_hits(void);
 
 /* ---- Scenarios ---- */
 
-extern bool injecting;  /* calls may fail */
-extern bool found_less; /* a driver was loaded while they did: what it did not find is
-                           TARN_ERROR_NOT_SUPPORTED from then on */
+extern bool injecting; /* calls may fail */
+/* a driver was loaded meanwhile: a function that it did not find is TARN_ERROR_NOT_SUPPORTED from
+ * then on */
+extern bool found_less;
 
-/* Whether a call succeeded; one that did not must be excused by an injected failure, a device that
- * was lost, or be out of memory. */
+/* True if a call succeeded. If it failed, that must be explained by an injected failure, a lost
+ * device or, with `may_be_full`, lack of memory. */
 bool went_well(tarn_status status, bool may_be_full, const char *what);
 
 #define TRY(call) went_well((call), false, #call)
 
-/* Whether a text of a shortage is all of it; or, where there was no memory for it, the beginning,
- * and a sign that there is more. */
+/* True if a text about a shortage is complete, or is a beginning that says that it is cut, because
+ * there was no memory for it. */
 bool is_whole_shortage(const char *text);
 
 struct scenario {
@@ -73,51 +76,53 @@ struct scenario {
     void (*run)(void);
 };
 
-/* What scenarios share. Each runs in processes of its own, children of one that never used tarn:
- * one, and one more after each failure that the device did not survive. */
+/* What a list of scenarios shares. Each scenario runs in processes of its own, children of one that
+ * never used tarn: one process, and another one after each failure that the device did not
+ * survive. */
 struct scenarios {
     void (*set_up)(void);
-    void (*settle)(void); /* after each run: checks what must hold, whatever failed in it, and
-                             leaves nothing behind */
-    void (*lost)(void);   /* the same where the device was lost: blocks can be freed. NULL: losses
-                             are not tried */
-    unsigned without;     /* 1 << FAIL_...: of kinds that are not tried */
-    uint64_t most;        /* failures of a kind in a scenario, or about so many; 0: as many as take
-                             a second */
-    bool varies; /* how many calls there are depends on what threads in the background are about:
-                    half is enough */
+    /* runs after each run: checks what must hold whatever failed, and leaves nothing behind */
+    void (*settle)(void);
+    /* the same after a loss of the device: blocks can be freed. NULL: losses are not tried */
+    void (*lost)(void);
+    unsigned without; /* kinds that are not tried, as 1 << FAIL_... */
+    /* about how many failures of a kind to try in a scenario; 0: as many as take a second */
+    uint64_t most;
+    /* the number of calls depends on threads in the background: half of it is enough */
+    bool varies;
 };
 
-/* The simulated library, as dlopen() gave it, whose calls are of the kind "handle". */
+/* Sets the simulated library, from dlopen(), whose calls are of the kind "handle". */
 void failure_library(void *library);
 
-/* Prints how many failures were injected; fails where they are fewer than the calls of the clean
- * run. */
+/* Runs the scenarios, and prints how many failures were injected. Fails if there were fewer than
+ * the calls of the run without failures. */
 void each_failure_of(const struct scenarios *scenarios, const struct scenario *list, size_t count);
 
-/* From here on nothing fails; a scenario may ask for that where it must come to its end: but what
- * was lost stays so. */
+/* Ends the failures. A scenario may call it where it must come to its end. What was lost stays
+ * lost. */
 void clear_injection(void);
 bool device_is_lost(void);
 
 /* ---- What a process does once ---- */
 
-/* Each attempt is a process of its own, child of one that never used tarn. */
+/* A scenario that a process can run only once. Each attempt is a process of its own, a child of one
+ * that never used tarn. */
 struct once {
     const char *name;
-    void (*before)(void); /* nothing fails yet; or NULL */
+    void (*before)(void); /* runs without failures; may be NULL */
     void (*run)(void);
-    void (*after)(void); /* nothing fails any more: checks what must hold; or NULL */
-    unsigned without;    /* 1 << FAIL_...: of kinds that are not tried */
-    uint64_t most;       /* failures of a kind, or about so many */
-    bool varies;         /* as above */
+    void (*after)(void); /* runs without failures and checks what must hold; may be NULL */
+    unsigned without;    /* kinds that are not tried, as 1 << FAIL_... */
+    uint64_t most;       /* about how many failures of a kind to try */
+    bool varies;         /* as in struct scenarios */
 };
 
-/* The same as each_failure_of() for it. */
+/* Does for it what each_failure_of() does. */
 void each_failure_of_once(const struct once *once);
 
-/* The failure that is tried, or was until it was cleared; its nth is UINT64_MAX where calls are
- * only counted. */
+/* The failure that is being tried, or was until it was cleared. Its `nth` is UINT64_MAX while calls
+ * are only counted. */
 const struct failure *failure_tried(void);
 bool failure_is_tried(void);
 

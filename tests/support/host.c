@@ -25,7 +25,8 @@
 
 static bool is_child;
 
-/* The leak sanitizer's: a child that ends by exit() leaves what its parent's program has. */
+/* Declared by the leak sanitizer. A child that ends by exit() still has what its parent's program
+ * allocated. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -96,9 +97,9 @@ static const struct machine host_machine = {
 };
 const struct machine *machine = &host_machine;
 
-/* On the machine inside a simulated library timed work ends when the clock moves, and a driver's
- * questions do not move it. Other work ends without being asked about again and again, so the calls
- * of the driver are as many in each run. */
+/* On a machine inside a simulated library, timed work ends when the clock moves, and the driver's
+ * queries do not move it. Other work ends without being queried repeatedly, so that every run makes
+ * the same number of driver calls. */
 static void pause_there(uint64_t ns)
 {
     uint64_t now = 0;
@@ -193,7 +194,7 @@ void *native_made(int device)
 {
     driver_stream native = NULL;
     int count = 0;
-    OK(tarn_device_count_get(&count)); /* the driver is chosen */
+    OK(tarn_device_count_get(&count)); /* this chooses the driver */
     OK(driver->stream_create(device, 0, false, &native));
     return native;
 }
@@ -255,7 +256,7 @@ size_t usable_size(const void *pointer)
     return size;
 }
 
-/* What is mapped at an old address besides. */
+/* Bytes that are also mapped at an old address. */
 static uint64_t ghost_bytes(struct arena *arena)
 {
     uint64_t bytes = 0;
@@ -266,7 +267,7 @@ static uint64_t ghost_bytes(struct arena *arena)
     return bytes;
 }
 
-/* What lies with the stores of a device, mapped nowhere. */
+/* Bytes in the stores of a device that are mapped nowhere. */
 static uint64_t cached_bytes(const struct arena *arena)
 {
     uint64_t bytes = arena->store.unmapped.bytes;
@@ -282,8 +283,8 @@ tarn_status default_heap(struct stream *stream, struct heap **heap)
     return status ? status : heap_of(&arena->store, stream, heap);
 }
 
-/* Plain segments: of the driver, in bytes of its ledger, which has whole granules; and of callers'
- * allocators. */
+/* Bytes of plain segments: those of the driver, rounded up to granules as in its ledger, and those
+ * of callers' allocators. */
 struct plain {
     uint64_t bytes, rounding, theirs, theirs_bytes;
 };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define PAINTED ((size_t)4096) /* bytes at most */
+#define PAINTED ((size_t)4096) /* the most bytes of a block that are painted */
 
 struct kept kept;
 

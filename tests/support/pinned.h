@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of pinned memory share. Each runs in a child, so that it begins with a process
+/* Helpers for tests of pinned memory. Each test runs in a child, so that it begins with a process
  * that never used tarn. */
 #ifndef TESTS_SUPPORT_PINNED_H
 #define TESTS_SUPPORT_PINNED_H
@@ -39,7 +39,8 @@ static inline size_t pinned_limit(void)
     return pinned_stats().limit;
 }
 
-/* The settings in force, and others by the configuration, which has whole MiB. */
+/* pinned_settings(): the settings in use. The other sets some through the configuration, in whole
+ * MiB. */
 static inline struct pinned_settings pinned_settings(void)
 {
     OK(pinned_ready());
@@ -71,7 +72,7 @@ static inline void pinned_settings_set(const struct pinned_settings *settings)
     OK(tarn_configuration_set(text));
 }
 
-/* The invariants, and the counters against the driver's ledger. */
+/* Checks the invariants, and the counters against the driver's ledger. */
 static inline void pinned_check(int devices)
 {
     uint64_t count = 0, bytes = 0, reports = 0;

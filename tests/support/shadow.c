@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A flag a unit of 512 bytes, for the pages of 64 KiB that a block covers in part; and a number a
- * page: of the blocks that cover a part of it, or WHOLE for the one that covers all. */
+/* One flag per unit of 512 bytes, for pages of 64 KiB that a block covers in part. One number per
+ * page: how many blocks cover a part of it, or WHOLE if one block covers all of it. */
 #include "support/shadow.h"
 #include "support/host.h"
 

@@ -46,7 +46,8 @@ bool snapshots_check(const char *arguments)
     return system(command) == 0;
 }
 
-/* Now and then the trace is cleared, or off for a while: nothing before that counts then. */
+/* Now and then clears the trace or turns it off for a while. Events from before that do not
+ * count. */
 static void disturb(unsigned turn)
 {
     if (turn % 16 == 5)

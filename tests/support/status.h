@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checks of the status of a tarn call, on cmocka's own: included after <cmocka.h>. */
+/* Checks of the status of a call of tarn, on top of cmocka's: include it after <cmocka.h>. */
 #ifndef TESTS_SUPPORT_STATUS_H
 #define TESTS_SUPPORT_STATUS_H
 
@@ -31,11 +31,11 @@ static inline void check_refused(tarn_status status, tarn_status expected, const
 
 #define assert_ok(call) check_status((call), TARN_OK, #call, __FILE__, __LINE__)
 #define assert_status(call, expected) check_status((call), (expected), #call, __FILE__, __LINE__)
-/* The call fails with the status and a text that has `part` in it. */
+/* The call must fail with the status, and with a text that contains `part`. */
 #define assert_refused(call, expected, part) \
     check_refused((call), (expected), (part), #call, __FILE__, __LINE__)
 
-/* cmocka's assertions are for the main thread; these for any. */
+/* cmocka's assertions work only in the main thread; these work in any. */
 #define MUST(condition)                                                                 \
     do {                                                                                \
         if (!(condition)) {                                                             \

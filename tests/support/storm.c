@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A storm's threads, their blocks and the mailboxes between them. A block belongs to the thread in
- * whose worker it is; the mailboxes are exchanged atomically. */
+/* A storm's threads, their blocks and the mailboxes between them. A block belongs to the thread
+ * whose worker has it. The mailboxes are exchanged atomically. */
 #include "support/storm.h"
 
 #include "base/pages.h"
@@ -62,8 +62,8 @@ bool storm_may_fail(tarn_status status)
 
 /* ---- Blocks ---- */
 
-/* A few bytes at both ends and in between: a block that shares memory with another is found by one
- * of the two. */
+/* Paints a few bytes at both ends and in the middle: if two blocks share memory, one of them finds
+ * it. */
 static void paint(const struct storm_block *block)
 {
     for (size_t i = 0; i < block->size; i += block->size / 37 + 1)
@@ -87,7 +87,7 @@ void storm_begin_block(struct storm_worker *worker, struct storm_block *block, v
     paint(block);
 }
 
-/* Freed behind what a stream has to do now. */
+/* Frees a block after the work that a stream has now. */
 static tarn_status free_after(struct storm_worker *worker, void *start)
 {
     tarn_event *event = NULL;
@@ -103,13 +103,13 @@ void storm_end_block(struct storm_worker *worker, struct storm_block *block)
     tarn_status status = TARN_ERROR_NO_ROOM;
     uint64_t how = storm_below(worker, 8);
     check_paint(block);
-    shadow_leave(block->start, block->size); /* before anybody else can have it */
+    shadow_leave(block->start, block->size); /* before another thread can get the block */
     if (how < 2)
         status = tarn_free_on(block->start, storm_stream(worker));
     else if (how == 2)
         status = free_after(worker, block->start);
     if (status) {
-        CHECK(status == TARN_ERROR_NO_ROOM || storm_may_fail(status)); /* and the block lives */
+        CHECK(status == TARN_ERROR_NO_ROOM || storm_may_fail(status)); /* the block is still live */
         check_paint(block);
         OK(tarn_free(block->start));
     }
@@ -168,7 +168,7 @@ void storm_exchange(struct storm_worker *worker, struct storm_block *block)
     free(parcel);
 }
 
-/* ---- Weather ---- */
+/* ---- Failures and limits ---- */
 
 void storm_calm(tarn_status status)
 {
@@ -180,7 +180,7 @@ void storm_calm(tarn_status status)
 void storm_renew_stream(struct storm_worker *worker)
 {
     tarn_status status;
-    while ((status = tarn_stream_set(TARN_STREAM_LEGACY))) /* it may be the current one */
+    while ((status = tarn_stream_set(TARN_STREAM_LEGACY))) /* the stream may be the current one */
         storm_calm(status);
     if ((status = tarn_stream_retire(worker->adopted))) {
         CHECK(storm_may_fail(status));
@@ -245,8 +245,8 @@ void storm_run(unsigned threads, void *(*body)(void *worker), bool injects)
     snapshots_end();
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-    OK(tarn_device_synchronize(0)); /* what went back to the driver in the order of a stream has
-                                       arrived there */
+    /* memory that was freed in the order of a stream has arrived at the driver */
+    OK(tarn_device_synchronize(0));
     verify(0);
 }
 

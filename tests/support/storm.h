@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the storms share: threads that do at random whatever the headers allow, each with blocks of
- * its own, painted and entered in the shadow, which go from thread to thread by mailboxes.
- * TARN_SEED and TARN_STORM_STEPS say which storm. A program runs one storm at a time. */
+/* What the storms share. A storm has threads that do at random whatever the headers allow. Each has
+ * blocks of its own, which are painted and entered in the shadow, and which go from thread to
+ * thread by mailboxes. TARN_SEED and TARN_STORM_STEPS select the storm. A program runs one storm at
+ * a time. */
 #ifndef TESTS_SUPPORT_STORM_H
 #define TESTS_SUPPORT_STORM_H
 
@@ -12,12 +13,12 @@
 enum { STORM_THREADS_MOST = 8, STORM_BLOCKS = 32, STORM_SHARED = 3 };
 
 struct storm_block {
-    unsigned char *start; /* NULL: none */
+    unsigned char *start; /* NULL: no block */
     size_t size;
     unsigned char paint;
 };
 
-/* A thread's own. */
+/* The state of one thread. */
 struct storm_worker {
     unsigned number; /* from 0 */
     uint64_t random;
@@ -28,46 +29,47 @@ struct storm_worker {
 
 extern tarn_stream storm_shared[STORM_SHARED];
 extern uint64_t storm_seed;
-/* Whether driver calls and host allocations may fail in this storm. */
+/* Driver calls and host allocations may fail in this storm. */
 extern bool storm_injects;
 
-/* Steps that a thread does, unless the environment says it. */
+/* Steps per thread: `otherwise`, unless the environment sets them. */
 int storm_steps(int otherwise);
 
-/* Runs the storm: `body`, with its worker, by that many threads, beside snapshots where they are
- * asked for. Then nothing fails any more, and no limit is left. */
+/* Runs the storm: `body`, with its worker, in that many threads, beside snapshots if they are asked
+ * for. Afterwards nothing fails any more, and no limit is set. */
 void storm_run(unsigned threads, void *(*body)(void *worker), bool injects);
-/* Gives back what blocks and streams the threads left; then nothing must be left. */
+/* Gives back the blocks and streams that the threads left. Then nothing may be left. */
 void storm_finish(void);
 
-/* Group set-up of a storm's program, after host_start_with(): the seed and the shared streams. */
+/* cmocka's group set-up of a storm, after host_start_with(): the seed and the shared streams. */
 int storm_set_up(void **state);
 
 uint64_t storm_below(struct storm_worker *worker, uint64_t limit);
 tarn_stream storm_stream(struct storm_worker *worker);
 size_t storm_size(struct storm_worker *worker);
 
-/* What may come of a request while memory is short and calls fail. */
+/* True if a request may return this status while memory is short and calls fail. */
 bool storm_may_fail(tarn_status status);
 
-/* A block that was just handed out. */
+/* Enters a block that was just handed out. */
 void storm_begin_block(struct storm_worker *worker, struct storm_block *block, void *start,
                        size_t size);
-/* Checks what it holds, and frees it in one of the ways that there are. */
+/* Checks a block's contents, and frees it in one of the possible ways. */
 void storm_end_block(struct storm_worker *worker, struct storm_block *block);
-/* Another stream uses it, it grows in place, or it is asked for. */
+/* Lets another stream use a block, or grows it in place, or asks for its information. */
 void storm_use(struct storm_worker *worker, struct storm_block *block);
-/* Gives a block to whoever looks there next, and takes what lies there. */
+/* Puts a block into a mailbox for the next thread that looks there, and takes the block that was in
+ * it. */
 void storm_exchange(struct storm_worker *worker, struct storm_block *block);
 
-/* A call that must succeed in the end did not, with `status`: checks that it may fail, and ends the
- * failures. Without it every thread may be in such a call while all allocations fail, and no thread
- * is left that would end them. */
+/* A call that must finally succeed has failed with `status`. Checks that it may fail, and ends the
+ * failures. Otherwise every thread could be in such a call while all allocations fail, and none
+ * would end the failures. */
 void storm_calm(tarn_status status);
 
-/* The worker's own stream is retired, and adopted again. */
+/* Retires the worker's own stream, and adopts it again. */
 void storm_renew_stream(struct storm_worker *worker);
-/* Driver calls or host allocations fail from now on, or no more; where they may at all. */
+/* Starts or ends failures of driver calls or host allocations, if the storm allows them. */
 void storm_inject(struct storm_worker *worker);
 
 #endif

@@ -25,17 +25,19 @@ enum {
     HARD,
     OTHER,
     SOFT,
+    /* the ways: no room; another error; an error that is over when the call is repeated, or a part
+     * of the work done */
     WAYS
-}; /* no room; another error; one that is over when the call is made again, and a part done */
+};
 
 static struct {
-    atomic_ulong nth, calls, hits; /* nth 0: off */
+    atomic_ulong nth, calls, hits; /* nth is 0 while no failure is set */
     atomic_bool forever;
     atomic_int way;
     _Atomic(const char *) only;
 } set;
 
-/* Libraries and symbols, each with a space after it. */
+/* Names of libraries and symbols, each followed by a space. */
 static _Thread_local char not_found[16384];
 
 static void *do_not_find(const char *name)
@@ -98,7 +100,7 @@ static bool is_meant(const char *name)
     return !atomic_load(&set.only);
 }
 
-/* The way in which this call is to fail; -1: not at all. */
+/* The way in which this call is to fail; -1: it does not fail. */
 static int fails(const char *name)
 {
     uint64_t nth = atomic_load_explicit(&set.nth, memory_order_acquire);
@@ -111,7 +113,7 @@ static int fails(const char *name)
     return atomic_load(&set.way);
 }
 
-/* Whether it fails, with errno as the way says. */
+/* True if the call is to fail; sets errno for the way. */
 static bool fails_with(const char *name, int hard, int other)
 {
     int way = fails(name);
@@ -123,7 +125,7 @@ static bool fails_with(const char *name, int hard, int other)
 
 /* ---- The calls ---- */
 
-/* The linker's names, which C reserves. */
+/* The linker uses these names, which C reserves. */
 #define WRAPPED(type, name, parameters) \
     type __real_##name parameters;      \
     type __wrap_##name parameters;      \
@@ -155,7 +157,7 @@ WRAPPED(void *, dlsym, (void *library, const char *name))
     return way == SOFT && system_instead ? system_instead(name) : do_not_find(name);
 }
 
-/* Never fails. */
+/* This call never fails. */
 WRAPPED(int, dladdr, (const void *address, Dl_info *info))
 {
     at_loader();
@@ -207,7 +209,7 @@ WRAPPED(ssize_t, read, (int file, void *data, size_t size))
     return __real_read(file, data, size);
 }
 
-/* The file is closed all the same, as Linux does. */
+/* As on Linux, the file is closed even if the call fails. */
 WRAPPED(int, close, (int file))
 {
     int way = fails("close"), result = __real_close(file);
@@ -247,13 +249,13 @@ WRAPPED(int, fcntl, (int file, int command, ...))
 {
     va_list arguments;
     va_start(arguments, command);
-    void *argument = va_arg(arguments, void *); /* or none, or a number: as wide in a register */
+    /* there may be no argument, or a number, which has the same width in a register */
+    void *argument = va_arg(arguments, void *);
     va_end(arguments);
     return fails_with("fcntl", EMFILE, ENOLCK) ? -1 : __real_fcntl(file, command, argument);
 }
 
-/* Those of base/pages.c have pages_fail(), which knows what there is to fail before it is asked
- * for. */
+/* Calls of base/pages.c are not counted here: pages_fail() makes them fail. */
 WRAPPED(void *, mmap,
         (void *address, size_t size, int protection, int flags, int file, off_t offset))
 {
