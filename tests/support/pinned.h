@@ -39,8 +39,8 @@ static inline size_t pinned_limit(void)
     return pinned_stats().limit;
 }
 
-/* pinned_settings(): the settings in use. The other sets some through the configuration, in whole
- * MiB. */
+/* pinned_settings(): the settings in use. pinned_settings_set() changes them through the
+ * configuration, which has whole MiB. */
 static inline struct pinned_settings pinned_settings(void)
 {
     OK(pinned_ready());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The threads of the model, and what each takes with it when it ends. */
+/* The threads of the model, and what each loses when it ends. */
 #include "mixed/model/mixed.h"
 #include "support/actor.h"
 
@@ -28,7 +28,7 @@ void actors_begin(void)
     }
 }
 
-/* The thread ends, with all that goes with it; and another one is there. */
+/* Ends the thread with everything that belongs to it, and starts another one. */
 void actor_renew(int number)
 {
     per_thread_end(number);

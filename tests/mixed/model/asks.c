@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn says when it is asked, beside what the model knows; settings and reports. */
+/* Compares tarn's answers with what the model knows; also settings and reports. */
 #include "mixed/model/mixed.h"
 
 #include <tarn/debug.h>
@@ -322,7 +322,7 @@ static void op_trace(void)
     }
 }
 
-/* The thread is another. */
+/* The actor is another thread from now on. */
 void asks_forget(int actor)
 {
     state_of[actor].regions = 0;
@@ -350,7 +350,7 @@ static void op_setting(void)
     case 1:
         (void)WELL(0, tarn_configuration_note_get, 0, &note);
         return;
-    case 2: /* what can be set at any time, and does not change what the model counts on */
+    case 2: /* settings that can change at any time and do not change what the model counts on */
         (void)WELL(0, tarn_configuration_set,
                    CHANCE(2) ? "garbage_collection_threshold:0.6" : "roundup_power2_divisions:4");
         return;
@@ -366,8 +366,8 @@ static void op_setting(void)
     }
 }
 
-/* While caching is off, each block of a default pool is the driver's own, and nobody has it
- * again. */
+/* While caching is off, each block of a default pool is an allocation of the driver and is never
+ * reused. */
 void caching_turn(bool wanted)
 {
     bool cached = m.uncached;

@@ -3,9 +3,9 @@
 
 /* Lanes of work, the order between them, contents, and who owns which bytes.
  *
- * Each piece of work ends by writing its number into its lane's progress. So what has ended is
- * known from the memory alone, whatever the clock and the driver say: if memory is handed out whose
- * work has not come there, nobody can have known that it had. */
+ * Each piece of work ends by writing its number into its lane's progress. So the memory alone shows
+ * what has ended, whatever the clock and the driver say. If tarn hands out memory whose work has
+ * not written its number, tarn cannot have known that the work had ended. */
 #include "mixed/model/mixed.h"
 
 static uint32_t progress[LANES * 16], serials[70000];
@@ -37,7 +37,7 @@ bool is_usable_by(const struct flow *flow, int actor)
     return flow->live && (flow->actor < 0 || flow->actor == actor);
 }
 
-/* The legacy stream takes no work while a blocking stream captures, on some drivers of any
+/* False for the legacy stream while a blocking stream captures; with some drivers, one of any
  * device. */
 bool takes_work(const struct flow *flow)
 {
@@ -61,7 +61,7 @@ struct flow *some_flow(int device)
     return NULL;
 }
 
-/* An announced capture has not begun: its stream runs. */
+/* True if a flow captures. While a capture is only announced, its stream runs. */
 bool captures_now(const struct flow *flow)
 {
     return flow->capture >= 0 && m.captures[flow->capture].state == OPEN;
@@ -101,7 +101,7 @@ bool unknown_open(int device)
 
 /* ---- Lanes ---- */
 
-/* A lane that nobody uses and whose work has ended. */
+/* Takes a lane that nobody uses and whose work has ended. */
 static int lane_take(void)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -128,7 +128,8 @@ static void join(struct flow *flow, const struct flow *other)
             flow->after[i] = other->after[i];
 }
 
-/* The legacy stream waits for the blocking ones of its device, and they for it. */
+/* Applies the order that the vendor makes: the legacy stream waits for the blocking streams of its
+ * device, and they for it. */
 void queue_begin(struct flow *flow)
 {
     for (int i = 0; i < FLOWS; i++) {
@@ -210,7 +211,7 @@ static void look(const struct check *check, size_t size)
            check->value, i, check->stamp.number, check->stamp.lane);
 }
 
-/* Copies what lies there to a place, where it is looked at when that has run. */
+/* Copies the bytes to a place in the flow's order. The place is checked when that has run. */
 static bool check_later(struct flow *flow, uintptr_t at, size_t size, int value, const char *what,
                         struct check *check)
 {
@@ -249,7 +250,8 @@ struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, 
     for (int i = 0; i < SPOTS; i++)
         MINE(driver->copy(flow->device, (uintptr_t)start + at[i], (uintptr_t)patterns[value], part,
                           flow->native));
-    MINE(tarn_device_set(flow->device)); /* a vendor's constant is a stream of the current one */
+    /* a vendor's constant means a stream of the current device */
+    MINE(tarn_device_set(flow->device));
     MINE(
         machine->work(flow->device, flow->native, start, size, CHANCE(4) ? 0 : 500 + below(30000)));
     MINE(tarn_device_set(0));
@@ -288,7 +290,7 @@ void check_pending(void)
         check_slots_of(&m.captures[i]);
 }
 
-/* What a graph's last launch has found. */
+/* Checks what a graph's last launch has copied. */
 void check_slots_of(struct capture *capture)
 {
     if (capture->state != GRAPH || !capture->fresh || !is_done(capture->launched))
@@ -324,7 +326,7 @@ void block_user(struct block *block, struct stamp stamp)
         if (block->users[i].lane != stamp.lane && !is_done(block->users[i]))
             block->users[kept++] = block->users[i];
     block->user_count = kept;
-    if (kept == USERS_OF_BLOCK) { /* what it forgets, it waits for */
+    if (kept == USERS_OF_BLOCK) { /* users for which there is no room are waited for */
         ghost_add((struct span_of_bytes){(uintptr_t)block->start,
                                          (uintptr_t)block->start + block->usable},
                   block->users[0], -1, "a block");
@@ -356,7 +358,8 @@ void ghosts_of(const struct block *block, const char *what)
                   block->users[i], -1, what);
 }
 
-/* Work that is still on memory which is a block's again: whoever uses it comes after that. */
+/* Work still runs on memory that is now a block's: every user of the block comes after that
+ * work. */
 void ghosts_to(struct block *block)
 {
     for (int i = 0; i < m.ghost_count; i++)
@@ -375,8 +378,8 @@ static struct span_of_bytes bytes_of(const struct block *block)
     return (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
 }
 
-/* Whether the lane is of a stream that takes part in the same capture: who launches its graph
- * orders it after all of these. */
+/* True if the lane belongs to a stream that takes part in the same capture. Whoever launches its
+ * graph orders it after all of these. */
 static bool is_of_capture(const struct flow *flow, int lane)
 {
     if (!captures_now(flow))
@@ -398,20 +401,19 @@ static void check_work(struct span_of_bytes bytes, struct flow *flow, int pool, 
         if (!overlap(bytes, ghost.bytes) || flow->after[ghost.stamp.lane] >= ghost.stamp.number ||
             is_of_capture(flow, ghost.stamp.lane))
             continue;
-        queue_begin(flow); /* what the vendor orders by itself */
+        queue_begin(flow); /* the order that the vendor itself makes */
         if (flow->after[ghost.stamp.lane] >= ghost.stamp.number)
             continue;
-        if (flow->kind ==
-            PER_THREAD) /* its thread's slot had another before, and tarn may have it wait: the
-                           contents tell */
+        /* another thread had this slot before, and tarn may make the stream wait for it; the
+         * contents show if it did not */
+        if (flow->kind == PER_THREAD)
             continue;
         if (ghost.pool >= 0 && ghost.pool == pool && !captures_now(flow) &&
             order_after_stamp(flow, ghost.stamp))
-            continue; /* the caller's business: who launches a graph of a pool orders the pool's
-                         other work */
+            continue; /* the caller must order other work of the pool before a launch */
         if (ghost.pool >= 0 && ghost.pool == pool && captures_now(flow) &&
             m.captures[flow->capture].pool != pool)
-            continue; /* a scope has led the capture to this pool: its graph is never launched */
+            continue; /* a scope led the capture to this pool, so the graph is never launched */
         fault("memory was handed out while work that it is not ordered after is on it",
               "%s of %zu bytes at %#" PRIxPTR " for flow %d (lane %d): %s had %#" PRIxPTR
               " to %#" PRIxPTR ", work %" PRIu32 " of lane %d",
@@ -428,7 +430,7 @@ struct owned {
     struct span_of_bytes bytes;
     const char *what;
     int number, pool;
-    bool weak; /* of a graph: freed inside it; only its own pool may give it out again */
+    bool weak; /* freed inside a graph; only the graph's own pool may hand it out again */
 };
 
 static struct owned owners[BLOCKS + CAPTURES * RANGES * 2 + (ACTORS + LEASES) * LIBRARIES];
@@ -518,7 +520,7 @@ void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const 
         check_work(bytes, flow, pool, what);
 }
 
-/* The handles of the vendor's library have memory of their own: less than a granule each. */
+/* Bytes of the vendor's library: its handles have memory of their own, less than a granule each. */
 static uint64_t created_by_libraries(void)
 {
     tarn_handle_stats stats = {.size = sizeof stats};
@@ -527,8 +529,7 @@ static uint64_t created_by_libraries(void)
     return (stats.created - stats.destroyed) * 2 * MIB;
 }
 
-/* Without caching a block has an allocation of its own, of which the driver makes whole
- * granules. */
+/* Without caching a block is an allocation of its own, which the driver rounds up to granules. */
 static uint64_t rounding[DEVICES];
 
 static void add_rounding(const tarn_memory_segment *segment, void *user)
@@ -539,7 +540,7 @@ static void add_rounding(const tarn_memory_segment *segment, void *user)
             (segment->bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) - segment->bytes;
 }
 
-/* What the driver has created is what tarn says that it reserves. */
+/* Checks that what the driver has created is what tarn says that it reserves. */
 void check_ledgers(void)
 {
     memset(rounding, 0, sizeof rounding);
@@ -554,7 +555,7 @@ void check_ledgers(void)
             fault("statistics", "%s", tarn_last_error());
         uint64_t theirs = device == 0 ? created_by_libraries() : 0;
         uint64_t reported = (uint64_t)stats.reserved_bytes[0].current + theirs + rounding[device];
-        /* What could not be freed is in no list, so that its rounding is not known. */
+        /* Blocks that could not be freed are in no list, so their rounding is not known */
         bool stuck = m.was_uncached && m.count.injected && ledger.created > reported &&
                      ledger.created - reported < ledger.plain * 2 * MIB;
         SO(reported == ledger.created || (m.compacts && reported > ledger.created) || stuck,

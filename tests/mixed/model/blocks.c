@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Allocation and free in all forms, and use. */
+/* All forms of allocation, free and use. */
 #include "mixed/model/mixed.h"
 
 static bool is_in_scope(const struct scope *scope, const struct flow *flow)
@@ -14,8 +14,7 @@ static bool is_in_scope(const struct scope *scope, const struct flow *flow)
         return scope->since[m.actor] != 0;
     case TARN_SCOPE_STREAM:
         if (flow->kind ==
-            PER_THREAD) /* the next thread may have the slot of one that has ended, and with it the
-                           scope */
+            PER_THREAD) /* a new thread may have the slot of one that has ended, and so its scope */
             return flow->value == scope->stream;
         return m.flows[scope->flow].life == scope->life && flow == &m.flows[scope->flow];
     default:
@@ -43,7 +42,7 @@ int pool_routed(const struct flow *flow)
     return pool;
 }
 
-/* The value of a found stream is asked for each time. */
+/* Asks for the value of a found stream again at each use. */
 bool flow_value(struct flow *flow)
 {
     tarn_stream value = flow->value;
@@ -73,12 +72,12 @@ bool block_is_usable(const struct block *block)
 
 static size_t some_size(void)
 {
-    if (m.planned && CHANCE(2)) /* what the plan of make_snapshots.py has */
+    if (m.planned && CHANCE(2)) /* sizes in the plan of make_snapshots.py */
         return (2 + below(16)) * (256 << 10);
     switch (below(10)) {
     case 0:
         return 1 + below(512);
-    case 8: /* such as a workspace */
+    case 8: /* a size such as a workspace's */
         return ((256 << 10) + below(3) * (64 << 10));
     case 1:
     case 2:
@@ -95,8 +94,8 @@ static size_t some_size(void)
     }
 }
 
-/* A refusal for lack of memory, although what is in use is little: only where nothing holds memory
- * in place. */
+/* Checks a refusal for lack of memory while little is in use. It is a fault only if nothing holds
+ * memory in place. */
 static void check_shortage(const struct flow *flow, size_t size, int pool)
 {
     uint64_t used = 0;
@@ -105,16 +104,17 @@ static void check_shortage(const struct flow *flow, size_t size, int pool)
         (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain ||
                        m.pools[pool].registrable)))
         return;
+    /* the most memory that a block can hold in place */
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].device == flow->device)
-            used += m.blocks[i].usable + 32 * MIB; /* what a block can hold in place */
+            used += m.blocks[i].usable + 32 * MIB;
     for (int i = 0; i < CAPTURES; i++)
         if (m.captures[i].state == GRAPH)
             return;
     tarn_workspace_stats workspaces = {.size = sizeof workspaces};
     MINE(tarn_workspace_stats_get(flow->device, &workspaces));
     used += workspaces.count * 32 * MIB;
-    for (int i = 0; i < POOLS; i++) { /* what lies free in another pool serves nobody else */
+    for (int i = 0; i < POOLS; i++) { /* free memory of another pool serves nobody else */
         tarn_stats stats = {.size = sizeof stats};
         if (m.pools[i].live && m.pools[i].pool && i != pool && m.pools[i].device == flow->device &&
             tarn_pool_stats_get(m.pools[i].pool, &stats) == TARN_OK)
@@ -190,7 +190,8 @@ static void check_info(const struct block *block)
            info.pool.second);
 }
 
-/* A request to the default pool may be served by one that helps it out. */
+/* The pool that served a request. For a request to the default pool it may be one with
+ * use_on_oom. */
 static int pool_that_served(const void *start, int wanted, int device)
 {
     tarn_block_info info = {.size = sizeof info};
@@ -202,7 +203,7 @@ static int pool_that_served(const void *start, int wanted, int device)
             !is_held_by_graph(i) && m.pools[i].id.first == info.pool.first &&
             m.pools[i].id.second == info.pool.second)
             return i;
-    if (is_night()) /* one that the sleep alone counts */
+    if (is_night()) /* a pool that only the sleep still counts */
         return -2;
     fault("a block is of another pool",
           "a request to the default pool was served by %" PRIu64 ",%" PRIu64, info.pool.first,
@@ -223,7 +224,7 @@ static void paint(struct block *block)
         held_by(&m.captures[flow->capture], block);
 }
 
-/* Without caching a block of the default pool is a driver allocation of its own. */
+/* Without caching, each block of the default pool must be a driver allocation of its own. */
 static void check_alone(const struct block *block)
 {
     tarn_mapping range;
@@ -234,8 +235,8 @@ static void check_alone(const struct block *block)
        "%p lies in what begins at %p", (void *)block->start, range.address);
 }
 
-/* A block for a flow: of any size and in any way with `size` 0, else of so many bytes by
- * tarn_alloc_on(). NULL: there is none. */
+/* Allocates a block for a flow. With `size` 0 the size and the call are random; otherwise by
+ * tarn_alloc_on(). NULL: refused. */
 static struct block *allocate_for(struct flow *flow, size_t size)
 {
     struct block *slot = block_free_slot();
@@ -302,7 +303,7 @@ void block_want(struct flow *flow, size_t size)
     (void)allocate_for(flow, size);
 }
 
-/* What a thread has at hand: it has just freed a block of that size on that stream. */
+/* Memory that a thread has at hand: it has just freed a block of that size on that stream. */
 static struct {
     struct flow *flow;
     size_t size;
@@ -334,8 +335,8 @@ static void want_at_hand_again(void)
         (void)allocate_for(at_hand.flow, at_hand.size);
 }
 
-/* One thread turns caching off while another has memory at hand, which that one has no more from
- * then on. */
+/* One thread turns caching off while another has memory at hand, which the other must not reuse
+ * from then on. */
 static void op_caching_goes_off(void)
 {
     int actor = m.actor;
@@ -348,7 +349,7 @@ static void op_caching_goes_off(void)
     actor_run(actor, want_at_hand_again);
 }
 
-/* A small one in a pool; NULL where there is none. */
+/* Allocates a small block in a pool; NULL if that is refused. */
 static struct block *allocate_in(int pool, struct flow *flow, size_t size)
 {
     struct block *block = block_free_slot();
@@ -385,8 +386,8 @@ void block_want_in(int pool)
         (void)allocate_in(pool, flow, 1 + below(CHANCE(2) ? 4000 : 4 << 20));
 }
 
-/* A block's stream goes, and another's blocks come to lie where its were, before a checkpoint of
- * then is restored. */
+/* After a checkpoint, a block's stream goes, and blocks of another stream come to lie where its
+ * blocks were. Then the checkpoint is restored. */
 static void op_come_and_go(void)
 {
     int pool = pool_any(-1, true);
@@ -435,7 +436,7 @@ bool order_after_users(struct flow *flow, const struct block *block)
     return true;
 }
 
-/* Work of another stream on a block, as the headers ask for it: ordered after the block's, and
+/* Lets another stream use a block, as the headers demand: ordered after the block's stream, and
  * recorded. */
 static bool use_elsewhere(struct block *block, struct flow *flow, bool record)
 {
@@ -443,7 +444,7 @@ static bool use_elsewhere(struct block *block, struct flow *flow, bool record)
     if (captures_now(flow) || !takes_work(flow) || !flow_value(flow) ||
         !order_after_users(flow, block))
         return false;
-    /* Whose earlier work may be on what the block is now */
+    /* Earlier work of the home stream may be on the block */
     if (flow != home && !is_orphan(block)) {
         if (captures_now(home) || !takes_work(home))
             return false;
@@ -474,7 +475,7 @@ static void use_here(struct block *block)
     }
     struct capture *capture = &m.captures[flow->capture];
     if (block->pool >= 0 && block->pool != capture->pool)
-        return; /* a pool that may be suspended while the graph is there */
+        return; /* its pool may be suspended while the graph exists */
     use_bytes(flow, block->start, block->size, -1, (int)below(256),
               "a block that a graph uses is another's");
     block->known = false;
@@ -498,7 +499,7 @@ static void op_use(void)
         use_here(block);
 }
 
-/* A stream that captures is recorded, or one that does nothing with it. */
+/* Records a stream that captures, or one that does no work on the block. */
 static void op_record(void)
 {
     struct block *block = some_block();
@@ -511,7 +512,7 @@ void freed(struct block *block)
 {
     ghosts_of(block, "a block that was freed");
     if (block->inside >= 0 &&
-        /* It is allocated and freed in the capture: the graph uses it at each launch */
+        /* A block that is allocated and freed in a capture is used by the graph at each launch */
         block->held) {
         struct capture *capture = &m.captures[block->inside];
         for (int i = 0; i < capture->held_count; i++)
@@ -534,7 +535,7 @@ static bool is_freed_inside(const struct block *block)
            capture->inside_count < RANGES;
 }
 
-/* What a graph uses lives on, unless the graph's own capture frees it. */
+/* False if a graph uses the block, unless the graph's own capture frees it. */
 bool block_may_go(const struct block *block)
 {
     return !block->held || is_freed_inside(block);
@@ -587,7 +588,7 @@ static void op_free(void)
         block_free(block);
 }
 
-/* Nearly all of them, as a program does that has come to an end of something. */
+/* Frees nearly all blocks, as a program at the end of a phase does. */
 static void op_free_many(void)
 {
     unsigned most = 5 + below(30);
@@ -625,7 +626,7 @@ static void op_look(void)
         check_info(block);
 }
 
-/* All that there is of a size, until the device is full. */
+/* Allocates blocks of one size until the device is full. */
 static void op_fill(void)
 {
     for (unsigned i = 0; i < 12; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The calls of a step: each gives a status that its header names, and those that are to fail are
- * armed around the one call, so that nothing of the test's own does. */
+/* The calls of a step. Each must return a status that its header names. A failure is armed around
+ * the one call that is to fail, so that the test's own calls do not fail. */
 #include "mixed/model/mixed.h"
 
 static bool quiet, armed, hit, lasting, beside_unknown;
@@ -25,9 +25,8 @@ static void arm(void)
     if (way == 0)
         pages_fail(nth, forever);
     else if (machine->fail)
-        machine->fail(nth, forever, 304); /* the operating system */
-    else if (way == 1) /* as on hardware, where an event that was just recorded is not finished at
-                          once */
+        machine->fail(nth, forever, 304); /* an error of the operating system */
+    else if (way == 1) /* as on hardware: an event has not finished just after its record */
         MINE(tarn_host_fail_set(kind_of("event_query"), nth % 3 + 1, true, TARN_ERROR_NOT_READY));
     else if (way == 2)
         MINE(tarn_host_fail_set(-1, nth, forever, TARN_ERROR_DRIVER));
@@ -74,7 +73,7 @@ tarn_status ask_end(const char *name, tarn_status status)
     SO(promised & BIT(status), "a status that the header does not name", "%s gave %s: %s", name,
        tarn_status_name(status), tarn_last_error());
     if (status == TARN_ERROR_DEVICE_LOST && m.may_be_lost)
-        run_over(); /* only a new process can use it again */
+        run_over(); /* only a new process can use the device again */
     captures_look();
     return status;
 }
@@ -90,7 +89,7 @@ bool well(const char *name, tarn_status status, uint64_t reasons)
         return true;
     m.count.refused++;
     m.count.shortages += status == TARN_ERROR_OUT_OF_MEMORY;
-    if (beside_unknown) /* a wait that a capture forbids of which tarn does not know */
+    if (beside_unknown) /* a wait that is forbidden by a capture that tarn does not know */
         reasons |= BIT(TARN_ERROR_CAPTURE);
     SO(hit || (reasons & BIT(status)), "a call failed without a reason", "%s gave %s: %s", name,
        tarn_status_name(status), tarn_last_error());

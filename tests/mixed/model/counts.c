@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is left of things that have ended: pools are counted by those who hold them and by nobody
- * else, and after a trim of all no freed block waits any more. A device that everything leaves at
- * once shows what is only seen where nothing else is there. */
+/* What is left of things that have ended. Pools must be counted by those who hold them and by
+ * nobody else. After a trim of everything, no freed block may wait any more. Some faults show only
+ * on a device on which nothing else is left, so everything leaves a device at once. */
 #include "mixed/model/mixed.h"
 
-/* Pools that nobody counts any more, the newest ones. */
+/* The newest pools that nobody counts any more. */
 enum { ENDED = 48 };
 static struct ended {
     tarn_pool_id id;
     int slot, device;
     unsigned turn;
-    bool lingers; /* when the sleep began, a launch of a destroyed graph still counted it: the sleep
-                     may do so too */
+    /* a launch of a destroyed graph still counted it when the sleep began, so the sleep may count
+     * it too */
+    bool lingers;
 } ended[ENDED];
 static unsigned ended_count;
-static bool ended_nameless; /* one of a capture, whose name was never learned */
+static bool ended_nameless; /* a pool of a capture has ended whose name was never learned */
 
 void pool_ended(int slot)
 {
@@ -43,7 +44,7 @@ static bool lingers(const struct ended *pool)
     return is_night() && pool->lingers;
 }
 
-/* Work of graphs that are gone has ended, so that nothing counts what they used. */
+/* True if the work of destroyed graphs has ended, so that nothing counts what they used. */
 static bool is_at_rest(int device)
 {
     if (any_open(m.waits_for_all ? -1 : device))
@@ -79,13 +80,13 @@ static void check_counts(int device)
     }
 }
 
-/* Blocks that were freed and that work still holds back. */
+/* Bytes of freed blocks that work still holds back. */
 static int64_t waiting(const tarn_stats *stats)
 {
     return stats->active[0].current - stats->allocation[0].current;
 }
 
-/* All has been trimmed: what still waits is of pools that somebody has. */
+/* After a trim of everything: what still waits must belong to pools that somebody has. */
 static void check_waiting(int device)
 {
     tarn_stats all = {.size = sizeof all};
@@ -98,7 +99,7 @@ static void check_waiting(int device)
         if (!pool->live || pool->device != device)
             continue;
         if (tarn_pool_find(pool->id, &found))
-            return; /* a graph's, of which nothing is known */
+            return; /* a graph's pool, of which the model knows nothing */
         MINE(tarn_pool_stats_get(found, &stats));
         MINE(tarn_pool_release(found));
         of_pools += waiting(&stats);
@@ -135,9 +136,9 @@ static void blocks_leave(int device, bool running)
             block_free(&m.blocks[i]);
 }
 
-/* A device is left: its graphs go, and its pools sleep or give back what is free; then go the
- * blocks of those that sleep, and pools. What these leave behind is all that there is of the device
- * then. */
+/* Everything leaves a device. Its graphs are destroyed. Its pools sleep, or give back what is free.
+ * Then the blocks of those that sleep are freed, and pools are released. What is left then is all
+ * that the device has. */
 static void op_leave(void)
 {
     int device = CHANCE(4) ? 0 : m.devices - 1;

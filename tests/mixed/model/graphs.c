@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures of each kind, streams that join them, and the graphs that come of them: launched at any
- * later time, and destroyed while they run. */
+/* Captures of each kind, streams that join them, and their graphs, which are launched at any later
+ * time and destroyed while they run. */
 #include "mixed/model/mixed.h"
 
 void held_by(struct capture *capture, struct block *block)
@@ -134,7 +134,7 @@ static void op_begin(void)
     is_open(capture);
 }
 
-/* A capture that was announced, with a pool of its own, and never begun. */
+/* Announces a capture with a pool of its own, and never begins it. */
 static void op_announce_nothing(void)
 {
     struct flow *flow = some_flow(-1);
@@ -159,7 +159,7 @@ static void op_begin_announced(void)
     is_open(capture);
 }
 
-/* By tarn's events or the vendor's. */
+/* Makes one flow depend on another, by tarn's events or the vendor's. */
 static void depend(struct flow *flow, struct flow *on)
 {
     driver_event event = NULL;
@@ -196,7 +196,7 @@ static void op_join(void)
     joined(capture, flow);
 }
 
-/* Work inside that calls tarn only to allocate and free. */
+/* Work inside a capture in which tarn is called only to allocate and free. */
 static void op_inside(void)
 {
     struct capture *capture = some_open();
@@ -227,9 +227,9 @@ static void op_inside(void)
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(got, &info));
     block.usable = info.usable_size;
-    if (pool >= 0 && !m.pools[pool].pool) /* of its own: what it is called is learned here */
+    if (pool >= 0 && !m.pools[pool].pool) /* the capture's own pool: its name is learned here */
         m.pools[pool].id = info.pool;
-    /* By a pool; it cannot be told which */
+    /* Some pool with use_on_oom served it; which one is not known */
     bool helped = pool < 0 && (info.pool.first || info.pool.second);
     if (helped) {
         SURE(tarn_free, got);
@@ -248,7 +248,7 @@ static void op_inside(void)
     if (capture->pool == pool || pool < 0)
         held_by(capture, slot);
     else
-        capture->launchable = false; /* of a pool that is not the graph's */
+        capture->launchable = false; /* it has a block of a pool that is not the graph's */
     if (capture->pool >= 0 && capture->pool == pool && CHANCE(2) && !m.inject &&
         capture->inside_count < RANGES - 20)
         block_free(slot);
@@ -268,7 +268,7 @@ static void end_announced(struct capture *capture, struct flow *flow)
     SURE(tarn_capture_end_announced, flow->value, capture->graph);
 }
 
-/* What it allocated is ordinary memory now. */
+/* The capture's blocks are ordinary memory from now on. */
 static void inside_no_more(const struct capture *capture)
 {
     for (int i = 0; i < BLOCKS; i++)
@@ -282,7 +282,7 @@ static void end(struct capture *capture, bool abort)
     for (int i = 0; i < FLOWS; i++)
         if (i != capture->flow && capture->joined >> i & 1)
             depend(flow, &m.flows[i]);
-    capture->state = SAID; /* it is ending */
+    capture->state = SAID; /* its end has begun */
     if (abort) {
         SURE(tarn_capture_abort, flow->value);
         left(capture);
@@ -301,13 +301,14 @@ static void end(struct capture *capture, bool abort)
     capture->launched = (struct stamp){0, 0};
     inside_no_more(capture);
     if (capture->how == UNKNOWN && capture->workspace_count)
-        capture->launchable = false; /* tarn promises nothing of it */
+        capture->launchable = false; /* tarn makes no promise about this graph */
     if (capture->how == UNKNOWN)
         capture->workspace_count = 0;
 }
 
-/* A capture survives whatever tarn is asked. The model begins those that tarn does not know on
- * streams that it knows, where they show; a found stream may only join them. */
+/* Checks that open captures go on. A capture must survive whatever tarn is asked. The model begins
+ * captures that tarn does not know only on streams that tarn knows, where they show; found streams
+ * may only join them. */
 void captures_look(void)
 {
     for (int i = 0; i < CAPTURES; i++) {
@@ -324,7 +325,7 @@ void captures_look(void)
     }
 }
 
-/* Another thread's, which goes on. */
+/* A capture of another thread must go on. */
 static void end_theirs(const struct capture *capture)
 {
     void *graph = NULL;
@@ -343,7 +344,7 @@ static void op_end(void)
 {
     struct capture *capture = some_open();
     if (capture && (capture->joined & (capture->joined - 1)) == 0 && CHANCE(3))
-        return; /* it goes on for a while */
+        return; /* the capture goes on for a while */
     if (capture && !may_end(capture))
         end_theirs(capture);
     else if (capture)
@@ -361,7 +362,8 @@ static struct capture *some_graph(void)
     return NULL;
 }
 
-/* What it freed inside is nobody's now, and everything that it uses is there. */
+/* True if what the capture freed inside is nobody's now, and everything else that it uses
+ * exists. */
 static bool is_launchable(const struct capture *capture)
 {
     if (!capture->launchable || capture->cleared)
@@ -379,7 +381,7 @@ static bool is_launchable(const struct capture *capture)
     return true;
 }
 
-/* Graphs of one pool run in the order of their captures, and never at once. */
+/* Graphs of one pool must run in the order of their captures, never at the same time. */
 static bool order_after_pool(struct flow *flow, const struct capture *capture)
 {
     for (int i = 0; i < CAPTURES; i++) {
@@ -457,7 +459,7 @@ void graph_destroy(struct capture *capture)
     MINE(driver->graph_destroy(capture->device, capture->graph));
     if (ended)
         check_slots_of(capture);
-    if (!ended && capture->fresh) { /* its places are written when it ends */
+    if (!ended && capture->fresh) { /* its places are written when the launch ends */
         for (int i = 0; i < capture->check_count; i++)
             if (m.pending_count < SLOTS) {
                 capture->checks[i].stamp = capture->launched;
@@ -466,31 +468,31 @@ void graph_destroy(struct capture *capture)
         capture->check_count = 0;
     }
     forget(capture);
-    if (kept && ended) { /* nobody replays it any more */
+    if (kept && ended) { /* nobody launches it any more */
         tarn_workspace_choice choice = {
             .size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = id};
-        /* One with a found stream may be refused for as long as tarn knows of another. */
+        /* A clear for a capture with a found stream may be refused while tarn knows of another
+         * capture */
         (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_workspace_clear, &choice,
                    NULL);
     }
 }
 
-/* A pool that a graph uses besides its own, or without one. */
+/* Tells tarn of a pool that a graph uses in addition to its own, or without having one. */
 static void op_keep(void)
 {
     struct capture *capture = some_graph();
     int index = capture ? pool_any(capture->device, false) : -1;
     if (index < 0 || capture->kept)
         return;
-    call_quiet(); /* what runs the graph so far is destroyed: where the driver refuses that it
-                     stays */
+    call_quiet(); /* the old executable is destroyed; if the driver refused that, it would stay */
     if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_hold, m.pools[index].pool, capture->graph)) {
         capture->kept = index + 1;
         m.pools[index].graphs++;
     }
 }
 
-/* What a check says follows from its numbers. */
+/* Checks that the verdict of a graph check follows from its numbers. */
 static void graph_look(void *graph)
 {
     tarn_graph_summary summary = {.size = sizeof summary};

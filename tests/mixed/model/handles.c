@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Libraries whose calls write to their workspace, on their stream: one that goes back to its own
- * when the stream is set, one with a handle per stream that keeps it, and, on CUDA, cuBLASLt, which
- * takes it with each call. */
+/* Libraries whose calls write to their workspace on their stream. One goes back to its own
+ * workspace when the stream is set. One has a handle per stream and keeps its workspace. On CUDA
+ * there is also cuBLASLt, which takes a workspace with each call. */
 #include "mixed/model/mixed.h"
 
 enum { PLAIN, BY_STREAM, BY_CALL };
@@ -15,7 +15,7 @@ static int thing_create(void **handle)
     return !*handle;
 }
 
-/* Work of one handle uses the same memory, so that it is in order on whatever streams it is. */
+/* All work of one handle uses the same memory, so it must be ordered, whatever streams it is on. */
 enum { OWN = 2000 };
 static unsigned char own[OWN * PART];
 static int own_next;
@@ -88,7 +88,7 @@ bool capture_has_workspace(const struct capture *capture, uintptr_t start)
     return false;
 }
 
-/* Handles for these streams must be asked for again. */
+/* The handles of these streams must be asked for again. */
 void uses_changed(unsigned flows)
 {
     for (int user = 0; user < ACTORS + LEASES; user++)
@@ -167,8 +167,8 @@ static void check_use(const struct use *use)
            "a handle is bound to another stream", "%p not %p", use->thing->stream, flow->native);
 }
 
-/* No workspace of a capture is anything else's: neither another capture's, nor one that work
- * outside uses. */
+/* Checks that nobody else has a workspace of a capture: neither another capture, nor work outside
+ * of captures. */
 static void check_apart(const struct use *use)
 {
     uintptr_t start = (uintptr_t)use->pointer;
@@ -184,8 +184,9 @@ static void check_apart(const struct use *use)
 static uint64_t reasons_of(const struct flow *flow)
 {
     uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY);
+    /* a handle would have to be created, or to move to this stream */
     if (any_open(-1))
-        reasons |= BIT(TARN_ERROR_CAPTURE); /* one would have to be made, or to follow */
+        reasons |= BIT(TARN_ERROR_CAPTURE);
     const struct capture *capture = flow->capture >= 0 ? &m.captures[flow->capture] : NULL;
     if (capture && capture->pool >= 0 && m.pools[capture->pool].state != TARN_POOL_RUNS)
         reasons |= BIT(TARN_ERROR_SUSPENDED);
@@ -201,7 +202,7 @@ static tarn_status ask(struct use *use, int library, struct flow *flow, bool lea
     if (leases)
         status = use->leased ? CALL(tarn_handle_lease_bind, &use->lease, flow->value)
                              : CALL(tarn_handle_lease, number, flow->value, &use->lease);
-    else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) { /* the short forms */
+    else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) {
         status = library == BY_CALL
                      ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, &pointer, &size)
                      : CALL(tarn_handle_get, number, TARN_STREAM_CURRENT, &handle);
@@ -235,16 +236,15 @@ static void op_ask(void)
     const struct capture *open = &m.captures[below(CAPTURES)];
     if (open->state == OPEN && CHANCE(2) && open->device == 0)
         flow = &m.flows[open->flow];
+    /* the same use once more, so that a clear comes between uses more often than by chance */
     if (library == BY_CALL && use->valid && m.flows[use->flow].live &&
         m.flows[use->flow].life == use->life && CHANCE(2))
-        flow = &m.flows[use->flow]; /* again, so that it is not by chance alone that a clear comes
-                                       in between */
+        flow = &m.flows[use->flow];
     if (!m.libraries[library] || !flow || (leases && flow->actor >= 0) || !flow_value(flow))
         return;
     if (library == BY_CALL && use->valid && use->flow == (int)(flow - m.flows) && CHANCE(2)) {
-        void *handle =
-            NULL; /* the handle that goes with it: the workspace stays, unless somebody has cleared
-                     it since */
+        /* the handle with it: its workspace must still be there, unless somebody has cleared it */
+        void *handle = NULL;
         use->valid = use->clears == m.clears;
         (void)WELL(reasons_of(flow), tarn_handle_get, m.libraries[library], flow->value, &handle);
         work(use);
@@ -253,9 +253,10 @@ static void op_ask(void)
     use->valid = false;
     if (!well("a get", ask(use, library, flow, leases), reasons_of(flow)) || !use->pointer)
         return;
+    /* tarn may have been unable to learn that the stream captures, so the workspace may not be the
+     * capture's */
     if (was_injected() && captures_now(flow))
-        return; /* whether the stream captures was perhaps not to be learned: it may not be the
-                   capture's */
+        return;
     m.count.workspaces++;
     use->valid = true;
     use->flow = (int)(flow - m.flows);
@@ -268,9 +269,9 @@ static void op_ask(void)
         work(use);
 }
 
-/* One library on one stream after the other: more than a thread has handles for, so that some go
- * along with their workspaces. Then nobody has these any more, and the streams want blocks of that
- * size. */
+/* Asks for one library on one stream after the other: more streams than a thread has handles for,
+ * so that some handles move with their workspaces. The workspaces that nobody has then are freed,
+ * and the streams want blocks of that size. */
 static void op_ask_around(void)
 {
     int library = (int)below(2), first = (int)below(FLOWS);
@@ -309,7 +310,7 @@ static void op_call(void)
     work(use);
 }
 
-/* A handle as its last user left it: what it points to, if anything, is there. */
+/* Uses a handle as its last user left it: if it points to a workspace, that must exist. */
 static void op_plain(void)
 {
     int library = (int)below(2);
@@ -328,7 +329,7 @@ static void op_plain(void)
        tarn_last_error());
 }
 
-/* A workspace for the calls between a begin and an end. */
+/* Uses a workspace between tarn_workspace_begin() and _end(). */
 static void op_per_call(void)
 {
     int library = (int)below(2);
@@ -336,7 +337,7 @@ static void op_per_call(void)
     tarn_workspace_call call = {0};
     if (!flow || captures_now(flow) || !takes_work(flow) || !flow_value(flow))
         return;
-    for (int i = 0; i < LIBRARIES; i++) /* it is a get */
+    for (int i = 0; i < LIBRARIES; i++) /* the call counts as a get */
         m.uses[m.actor][i].valid = false;
     tarn_status status;
     struct use *lease = &m.uses[ACTORS + below(LEASES)][library];
@@ -391,8 +392,8 @@ static void op_prewarm(void)
         (void)WELL(reasons, tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1);
 }
 
-/* A program that captures anew: a prewarm, a begin, a get, which must have a handle whatever has
- * happened before. */
+/* A program that captures repeatedly: a prewarm, a begin and a get. The get must have a handle,
+ * whatever happened before. */
 static void op_prewarm_and_capture(void)
 {
     tarn_library library = m.libraries[below(2)];
@@ -415,13 +416,13 @@ static void op_prewarm_and_capture(void)
        (int)(flow - m.flows), tarn_last_error());
     (void)well("a get after a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY));
     uses_changed(1u << (flow - m.flows));
-    for (int i = 0; i < 2; i++) /* it may have been another stream's */
+    for (int i = 0; i < 2; i++) /* the handle may have belonged to another stream */
         m.uses[m.actor][i].valid = false;
     SURE(tarn_capture_abort, flow->value);
     (void)graph;
 }
 
-/* What a capture of which tarn does not know uses is the stream's own. */
+/* A capture that tarn does not know uses its stream's own workspace. */
 static void unknown_lose_theirs(void)
 {
     for (int i = 0; i < CAPTURES; i++) {
@@ -437,7 +438,7 @@ static void unknown_lose_theirs(void)
 static void cleared(void)
 {
     uses_forget(m.actor);
-    unknown_lose_theirs(); /* of a found stream tarn does not ask whether it captures */
+    unknown_lose_theirs(); /* tarn does not ask whether a found stream captures */
 }
 
 void workspaces_were_cleared(void)
@@ -461,7 +462,7 @@ static void op_clear(void)
         if (WELL(0, tarn_workspace_clear, NULL, &done))
             cleared();
         return;
-    case 1: /* those of graphs on it among them */
+    case 1: /* workspaces of graphs on the stream are among them */
         if (graphs || !flow || flow->actor >= 0 || flow->kind == FOUND)
             return;
         choice.which = TARN_WORKSPACES_OF_STREAM;
@@ -483,24 +484,25 @@ static void op_clear(void)
                 SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool,
                    "workspaces of a graph were cleared", "capture %d", i);
         return;
-    default: /* that of a handle which nobody has may be what a capture uses of which tarn does not
-                know */
+    /* the workspace of a handle that nobody has may be in use by a capture that tarn does not
+     * know */
+    default:
         if (WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim,
                  m.libraries[below(2)], 0, NULL))
             unknown_lose_theirs();
     }
 }
 
-/* Another policy, from the next get on. */
+/* Changes the policy, which applies from the next get on. */
 static void op_policy(void)
 {
     tarn_workspace_policy policy = TARN_WORKSPACE_CACHED, wanted = (tarn_workspace_policy)below(3);
     void *pointer = NULL;
     size_t size = 0;
     struct use *use = &m.uses[ACTORS + below(LEASES)][PLAIN];
-    /* It is asked for: what was cleared goes */
+    /* This get frees what was cleared */
     use->valid &= !use->leased || use->clears == m.clears;
-    if (use->leased) /* it takes none as an argument */
+    if (use->leased) /* a lease does not take one as an argument */
         (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) |
                        BIT(TARN_ERROR_INVALID_STREAM),
                    tarn_workspace_get_of, &use->lease, &pointer, &size);
@@ -512,8 +514,8 @@ static void op_policy(void)
     }
 }
 
-/* Workspaces belong to what is there: an abort leaves none, and nothing is anybody's that no one
- * can name. */
+/* Checks that workspaces belong to something that exists: an abort leaves none, and each has an
+ * owner that can be named. */
 static void check_left(void)
 {
     tarn_workspace_stats stats = {.size = sizeof stats};
@@ -524,7 +526,7 @@ static void check_left(void)
             .size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = m.ended[i]};
         SURE(tarn_workspace_clear, &choice, NULL);
     }
-    /* Of captures that were announced, or seen beside a known one */
+    /* Workspaces of captures that were announced, or seen beside a known one */
     for (int i = 0; i < FLOWS; i++) {
         if (!m.flows[i].live || !stats.captured_count)
             continue;
@@ -541,7 +543,7 @@ static void check_left(void)
        stats.captured_count);
 }
 
-/* No thread has a handle any more. */
+/* Makes every thread give up its handles. */
 void handles_let_go(void)
 {
     for (int i = 0; i < LEASES; i++)
@@ -554,7 +556,7 @@ void handles_let_go(void)
             SURE(tarn_handle_trim, m.libraries[i], 0, NULL);
 }
 
-/* Nothing captures. */
+/* Call it while nothing captures. */
 void handles_end(void)
 {
     check_left();

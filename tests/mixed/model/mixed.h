@@ -65,39 +65,40 @@ struct span_of_bytes {
     uintptr_t start, end;
 };
 
-/* The work of a lane up to a number has ended when the lane's progress, which the work itself
- * writes, has come there. */
+/* A point in a lane's work. The work up to `number` has ended when the lane's progress, which the
+ * work itself writes, has reached that number. */
 struct stamp {
     int lane;
     uint32_t number;
 };
 
-/* A stream that the model uses. Its lane changes with its incarnation, so that what is left of an
+/* A stream that the model uses. Each incarnation has a lane of its own, so that what is left of an
  * earlier one stays known. */
 enum flow_kind { LEGACY, LEASED, ADOPTED, FOUND, PER_THREAD };
 struct flow {
     bool live, blocking;
     enum flow_kind kind;
-    int device, actor; /* of PER_THREAD: whose; else -1 */
+    int device, actor; /* actor: the thread of a PER_THREAD stream; otherwise -1 */
     int lane;
-    unsigned life; /* never given twice */
-    int capture;   /* `captures` that it takes part in, -1: none */
+    unsigned life; /* incarnation; no value is used twice */
+    int capture;   /* index of the capture that it takes part in; -1: none */
     tarn_stream value;
     void *native;
-    uint32_t after[LANES]; /* its next work runs after these */
+    uint32_t after[LANES]; /* for each lane: its next work runs after this number */
 };
 
 struct block {
     bool live, known; /* known: its contents are `value` */
     unsigned char *start;
     size_t size, usable;
-    int device, flow; /* that it was allocated for */
-    unsigned life;    /* of the flow then; where it has another now, that stream is gone */
-    int pool;         /* -1: default; -2: one that is gone */
-    int actor;        /* that allocated it */
-    unsigned turn;    /* and which of the threads with that number it was */
-    int held;         /* captures and graphs that use it */
-    int inside;       /* the capture that it was allocated in, -1: none */
+    int device, flow; /* what it was allocated for */
+    /* the flow's incarnation then; if the flow has another now, that stream is gone */
+    unsigned life;
+    int pool;      /* -1: the default pool; -2: a pool that is gone */
+    int actor;     /* the thread that allocated it */
+    unsigned turn; /* which of the threads with that number */
+    int held;      /* how many captures and graphs use it */
+    int inside;    /* the capture that it was allocated in, -1: none */
     tarn_tag tag;
     unsigned char value;
     bool lost; /* its pool was released while it was suspended */
@@ -105,11 +106,11 @@ struct block {
     int user_count;
 };
 
-/* Bytes that were given back, or are a workspace's, while work on them has not ended. */
+/* Bytes that were given back, or belong to a workspace, while work on them has not ended. */
 struct ghost {
     struct span_of_bytes bytes;
     struct stamp stamp;
-    int pool; /* of a graph's launch: the pool that the graph counts, -1 else */
+    int pool; /* for a graph's launch: the pool that the graph counts; otherwise -1 */
     const char *what;
 };
 
@@ -122,9 +123,9 @@ struct check {
 
 struct pool {
     bool live, use_on_oom, plain, exact, registrable;
-    bool theirs;   /* its segments are of an allocator */
-    int holds;     /* tarn_pool_hold(); counted among its graphs */
-    unsigned turn; /* which of the pools with that number */
+    bool theirs;   /* its segments come from the model's own allocator */
+    int holds;     /* references by tarn_pool_hold(), which count as graphs */
+    unsigned turn; /* which of the pools with this number */
     tarn_tag tag;
     tarn_pool *pool;
     tarn_pool_id id;
@@ -140,8 +141,8 @@ struct scope {
     int pool, flow, actor;
     unsigned life;
     tarn_stream stream;
-    uint64_t since[ACTORS]; /* 0: that actor is not in it; of other kinds than THREAD the first
-                               counts */
+    /* when each actor joined; 0: not in it. For kinds other than THREAD only the first counts */
+    uint64_t since[ACTORS];
 };
 
 struct saved {
@@ -170,15 +171,15 @@ struct event {
 enum how { KNOWN, OWN_POOL, WITH_POOL, ANNOUNCED, ANNOUNCED_POOL, UNKNOWN, HOWS };
 enum capture_state { UNUSED, SAID, OPEN, GRAPH };
 
-/* A capture, and then its graph. */
+/* A capture, and after its end the graph. */
 struct capture {
     enum capture_state state;
     enum how how;
-    tarn_capture_mode mode; /* other than relaxed: its thread alone ends it */
+    tarn_capture_mode mode; /* unless it is relaxed, only its own thread can end it */
     int flow, pool, actor, device;
-    int kept;        /* the pool that the graph was said to use, 1 and more; 0: none */
+    int kept;        /* index + 1 of the pool that tarn was told the graph uses; 0: none */
     unsigned joined; /* bits of flows */
-    unsigned ever;   /* those that took part in it */
+    unsigned ever;   /* flows that ever took part in it */
     uint64_t id, since;
     void *graph;
     bool launchable;
@@ -187,13 +188,13 @@ struct capture {
     int inside_count;
     struct span_of_bytes workspaces[RANGES];
     int workspace_count;
-    struct span_of_bytes pinned[PINNED_OF_GRAPH]; /* of the host, live or freed since */
+    struct span_of_bytes pinned[PINNED_OF_GRAPH]; /* pinned host memory, live or freed since */
     int pinned_count;
     struct check checks[CHECKS];
     int check_count;
     struct stamp launched; /* its last launch */
-    bool fresh;            /* its places were written anew for the last launch and are not looked at
-                              yet */
+    /* the last launch writes its places anew, and they were not checked yet */
+    bool fresh;
     bool cleared;
 };
 
@@ -202,18 +203,17 @@ struct pinned {
     unsigned char *start;
     size_t size, usable;
     unsigned char value;
-    struct stamp last; /* work on it comes one after the other */
+    struct stamp last; /* its work runs one after the other */
     bool used;
-    int flow; /* of that */
+    int flow; /* the flow of that work */
 };
 
 struct thing { /* a handle of the model's libraries */
     void *stream, *workspace;
     size_t size;
-    unsigned char *own; /* memory of the handle itself, which all its work uses; NULL: it has
-                           none */
+    unsigned char *own; /* the handle's own memory, which all its work uses; NULL: it has none */
     bool known;
-    unsigned char value; /* what its last work leaves there */
+    unsigned char value; /* what its last work wrote there */
 };
 
 struct use {
@@ -223,10 +223,10 @@ struct use {
     struct thing *thing;
     unsigned char *pointer;
     size_t size;
-    unsigned clears; /* that there were when it was asked for */
+    unsigned clears; /* how many clears there were when it was asked for */
     bool leased;
     tarn_lease lease;
-    int actor; /* of a lease: -1 */
+    int actor; /* -1 for a lease */
 };
 
 struct model {
@@ -236,19 +236,21 @@ struct model {
     unsigned turns[ACTORS];
     int devices;
     size_t memory;
-    bool vendor;        /* CUDA or HIP, simulated */
-    bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
-    bool plain;         /* by its settings, the default pool has segments that do not move */
-    unsigned inject;    /* of this step: 0 nothing */
-    bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where
-                      one could not end */
-    bool exports;  /* memory of device 0 can be exported */
-    bool planned;  /* requests follow a plan */
+    bool vendor;        /* the driver is CUDA or HIP, simulated */
+    bool waits_for_all; /* HIP: no device can be waited for while any stream captures */
+    bool plain;         /* the default pool has plain segments, by its settings */
+    unsigned inject;    /* what fails in this step; 0: nothing */
+    /* a compaction that could not end may have left pieces of host memory in place of the device's, and
+     * they are reported */
+    bool compacts;
+    bool exports; /* memory of device 0 can be exported */
+    bool planned; /* requests follow a plan */
     bool uncached, was_uncached;
-    bool moves;       /* live blocks may move in this call */
-    bool reclaims;    /* an observer may free in this call */
-    bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped,
-                         costs the device */
+    bool moves;    /* live blocks may move in this call */
+    bool reclaims; /* an observer may free in this call */
+    /* the driver went on failing, so the device may be lost: memory could be neither mapped again
+     * nor unmapped */
+    bool may_be_lost;
     uint32_t queued[LANES];
     unsigned lives, clears;
     struct flow flows[FLOWS];
@@ -268,9 +270,9 @@ struct model {
     struct pinned pinned[PINNED];
     tarn_library libraries[LIBRARIES];
     tarn_tag tags[3];
-    uint64_t ended[STEPS_MOST / 4]; /* captures whose workspaces nobody has cleared */
+    uint64_t ended[STEPS_MOST / 4]; /* captures whose workspaces were not cleared */
     int ended_count;
-    uint64_t clock; /* of scopes */
+    uint64_t clock; /* counts scopes */
     unsigned pool_turns;
     size_t limit[DEVICES];
     struct {
@@ -282,18 +284,19 @@ extern struct model m;
 
 /* ---- The run ---- */
 
-/* Ends the run: `what` names the kind of fault, the same for the same fault. */
+/* Ends the run with a fault. `what` names its kind, which is the same whenever the same fault
+ * occurs. */
 _Noreturn void fault(const char *what, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 #define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
-/* Of the test's own. */
+/* A call that the test makes for itself, which must succeed. */
 #define MINE(call) \
     ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
 
-/* Ends the run where there is no more to see, and nothing was wrong. */
+/* Ends the run without a fault, because there is no more to see. */
 _Noreturn void run_over(void);
 
-/* With TARN_MIXED_SHOW, a line of what the model does. */
+/* With TARN_MIXED_SHOW, prints a line about what the model does. */
 void show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t word(void);
@@ -304,17 +307,17 @@ unsigned below(unsigned count);
 
 void ask_begin(const char *name);
 tarn_status ask_end(const char *name, tarn_status status);
-/* A call of tarn: may be made to fail; its status must be one that the header names. */
+/* A call of tarn. It may be made to fail, and must return a status that its header names. */
 #define CALL(function, ...) (ask_begin(#function), ask_end(#function, function(__VA_ARGS__)))
-/* The same where nothing may fail. */
+/* The same, and nothing is made to fail in it. */
 #define SURE(function, ...) sure(#function, (call_quiet(), CALL(function, __VA_ARGS__)))
 void call_quiet(void);
 void sure(const char *name, tarn_status status);
-/* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of
- * statuses. */
+/* True if a call succeeded. If it did not, it was made to fail, or must have returned one of
+ * `reasons`, bits of statuses. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
 #define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
-/* The same of functions without arguments. */
+/* The same for functions without arguments. */
 #define CALL0(function) (ask_begin(#function), ask_end(#function, function()))
 #define WELL0(reasons, function) well(#function, CALL0(function), (reasons))
 #define SURE0(function) sure(#function, (call_quiet(), CALL0(function)))
@@ -326,20 +329,19 @@ void base_begin(void);
 void settle(void);
 bool is_done(struct stamp stamp);
 bool is_usable_by(const struct flow *flow, int actor);
-/* A flow of the device that the actor whose turn it is may give work to; -1 for either device.
- * NULL: none. */
+/* A flow of the device (-1: of either) to which the current actor may give work. NULL: none. */
 struct flow *some_flow(int device);
 bool captures_now(const struct flow *flow);
 bool takes_work(const struct flow *flow);
-/* Its work is on a lane of its own from now on. */
+/* Gives a flow a new lane. */
 void lane_begin(struct flow *flow);
-/* What is queued on `flow` from now on runs after what `stamp` names, or after all that is queued
- * on `from`. */
+/* Orders what is queued on `flow` from now on after `stamp`, or after all that is queued on
+ * `from`. */
 bool order_after_stamp(struct flow *flow, struct stamp stamp);
 void order_after(struct flow *flow, struct flow *from);
-/* Work of the flow on memory: demands that it holds `before` (if not -1), writes `value`, is busy
- * for a while, and demands that it holds that still. On a flow that captures it becomes part of
- * that. */
+/* Queues work of a flow on memory: it demands that the memory has the value `before` (unless that
+ * is -1), writes `value`, is busy for a while, and demands that `value` is still there. On a flow
+ * that captures, the work becomes part of the capture. */
 struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value,
                        const char *what);
 void queue_begin(struct flow *flow);
@@ -348,22 +350,22 @@ void block_user(struct block *block, struct stamp stamp);
 void ghost_add(struct span_of_bytes bytes, struct stamp stamp, int pool, const char *what);
 void ghosts_of(const struct block *block, const char *what);
 void ghosts_to(struct block *block);
-/* Bytes that were just handed out to a flow: nobody has them, and nobody's work is on them that the
- * flow does not run after (NULL: that is not asked). */
+/* Checks bytes that were just handed out to a flow. Nobody may own them, and no work may be on them
+ * that the flow does not run after. With NULL as the flow the latter is not checked. */
 void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what,
                  const struct block *but);
 void check_pending(void);
 void check_owners(void);
 void check_ledgers(void);
 void check_slots_of(struct capture *capture);
-/* Everything that is queued ends. False while that cannot be waited for. */
+/* Ends all queued work. False while that cannot be waited for. */
 bool wait_for_all(void);
 int slot_take(void);
 void pending_add(struct check check);
 bool known_open(int device);
 bool any_open(int device);
 bool unknown_open(int device);
-/* Whose captures a wait for the device would end: its own, or -1, those of all. */
+/* Whose captures a wait for the device would end: those of the device, or with -1 those of all. */
 int wait_ends_those_of(int device);
 
 /* ---- actors.c ---- */
@@ -380,7 +382,7 @@ struct operation {
     unsigned weight;
     bool (*may)(void); /* NULL: always */
     void (*run)(void);
-    bool by_main; /* by the thread that has the turns to give */
+    bool by_main; /* only the main thread does it */
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[],
     graph_operations[], handle_operations[], pinned_operations[], share_operations[],
@@ -390,20 +392,20 @@ extern const struct operation block_operations[], stream_operations[], pool_oper
 struct block *block_free_slot(void);
 bool block_may_go(const struct block *block);
 void block_free(struct block *block);
-/* Work of any stream on it, where the flow takes work. */
+/* Lets a stream work on a block, if the flow takes work. */
 void block_use_by(struct block *block, struct flow *flow);
-/* One more for the flow, by tarn_alloc_on(), where there is room. */
+/* Allocates one more block for a flow by tarn_alloc_on(), if the model has room. */
 void block_want(struct flow *flow, size_t size);
-/* One more in a pool that runs. */
+/* Allocates one more block in a pool that is awake. */
 void block_want_in(int pool);
-/* It is nobody's now: what the model knows of that. */
+/* Notes that a block was freed. */
 void freed(struct block *block);
 bool block_is_usable(const struct block *block);
 void blocks_end(void);
-/* The pool that a request of this actor for a flow is served from, by the scopes. */
+/* The pool that serves this actor's request for a flow, by the open scopes. */
 int pool_routed(const struct flow *flow);
 bool flow_value(struct flow *flow);
-/* Makes the flow's next work run after the block's users; false where that is not possible. */
+/* Orders the flow's next work after the block's users. False if that is not possible. */
 bool order_after_users(struct flow *flow, const struct block *block);
 
 /* streams.c */
@@ -418,18 +420,18 @@ void pool_settle(int pool);
 void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
-/* No limits, no scopes, and nothing idle in any pool. */
+/* Removes limits, ends scopes and trims all pools. */
 void pools_make_room(void);
-/* Its contents are what they were, or nobody knows. */
+/* The contents of a pool's blocks are unchanged (`known`), or undefined. */
 void contents_of_pool(int index, bool known);
 int pool_any(int device, bool running);
 tarn_pool_info pool_info(tarn_pool *pool);
 void pool_suspend(int index);
-/* One of the references that the model has. */
+/* Drops one of the model's references to a pool. */
 void pool_release_one(int index);
 void scope_begin_on(int pool, struct flow *flow);
 void checkpoint_make(int index);
-void checkpoints_restore(int index); /* all that there are of the pool */
+void checkpoints_restore(int index); /* all checkpoints of the pool */
 
 /* graphs.c */
 void captures_look(void);
@@ -439,36 +441,36 @@ void held_by(struct capture *capture, struct block *block);
 void graph_destroy(struct capture *capture);
 
 /* pinned.c */
-/* A launch of the capture's graph runs after what was queued on its pinned blocks; false where that
- * is not possible. */
+/* Orders a launch of the capture's graph after the work on its pinned blocks. False if that is not
+ * possible. */
 bool order_after_pinned(struct flow *flow, const struct capture *capture);
-/* It was launched: they are in use until then. */
+/* The graph was launched: its pinned blocks are in use until the launch has ended. */
 void pinned_launched(const struct capture *capture);
-/* No graph uses pinned memory, nor does the work of one that is gone. */
+/* True if no graph uses pinned memory, and no work of a destroyed graph does. */
 bool pinned_is_without_graphs(void);
 void pinned_end(void);
 
 /* shares.c */
 bool is_anchored_in(int pool);
 bool is_anchored_on(int device);
-/* All memory of the device is let go. */
+/* Removes all anchors and shares of a device's memory. */
 void anchors_leave(int device);
 void shares_end(void);
 
 /* sleeps.c */
 bool is_night(void);
-/* Its owner has resumed a pool: a sleep leaves it alone from then on, even one that is yet to be
- * committed. */
+/* A pool's owner has resumed it: every sleep leaves it alone from now on, even one that is only
+ * prepared. */
 void night_leaves(int pool);
-/* Whether a sleep may count the pool that had this number at that turn. */
+/* True if a sleep may count the pool that had this number in that turn. */
 bool night_counts(int pool, unsigned turn);
-/* Whether a sleep counts a pool that has ended for everybody else. */
+/* True if a sleep counts a pool that has ended for everybody else. */
 bool night_keeps_ended(void);
 void sleeps_end(bool may_be_short);
 
 /* counts.c */
 void pool_ended(int slot);
-/* A sleep is about to begin: which pools have ended for the model alone. */
+/* Call it before a sleep: notes which pools have ended only for the model. */
 void ended_look(void);
 
 /* ranges.c */
@@ -476,14 +478,14 @@ void ranges_end(void);
 
 /* asks.c */
 void caching_turn(bool wanted);
-/* tarn_memory_list() shows what the model knows. */
+/* Checks that tarn_memory_list() shows what the model knows. */
 void memory_look(void);
 void asks_forget(int actor);
 void asks_end(void);
 
 /* handles.c */
 void handles_begin(void);
-/* Nobody has a handle, nor a workspace that is not a capture's. */
+/* Makes everybody give up handles, and clears workspaces except those of captures. */
 void handles_let_go(void);
 void handles_end(void);
 void uses_changed(unsigned flows);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is
- * nobody's before that has ended, nor while a graph uses it. */
+/* Pinned host memory, which belongs to no stream: work on it is recorded. A freed block must not be
+ * handed out before that work has ended, or while a graph uses it. */
 #include "mixed/model/mixed.h"
 
 static struct span_of_bytes bytes_of(const struct pinned *block)
@@ -36,7 +36,7 @@ static bool is_of_a_graph(const struct pinned *block)
     return graphs_of(block) > 0;
 }
 
-/* The caller may write to it at once, so that all work of those who had it before must have
+/* The caller may write to a new block at once, so all work of its earlier owners must have
  * ended. */
 static void check_free(const struct pinned *block)
 {
@@ -97,8 +97,8 @@ static struct pinned *some_block(void)
     return NULL;
 }
 
-/* The launches of graphs that use these bytes, also of those that were destroyed since: who has the
- * block orders its work after them. */
+/* Orders a flow after the launches of graphs that use these bytes, including destroyed graphs, as
+ * the block's new owner must. */
 static bool order_after_ghosts(struct flow *flow, struct span_of_bytes bytes)
 {
     for (int i = 0; i < m.ghost_count; i++)
@@ -141,7 +141,7 @@ static void op_free(void)
 
 /* ---- Graphs ---- */
 
-/* A capture that is known uses a block; each launch does, even when it was freed. */
+/* A known capture uses a block. Each launch does too, even after the block was freed. */
 static void capture_uses(struct capture *capture, const struct pinned *block)
 {
     struct flow *flow = &m.flows[capture->flow];
@@ -155,7 +155,7 @@ static void capture_uses(struct capture *capture, const struct pinned *block)
               "pinned memory of a graph is another's");
 }
 
-/* One that is open, where one is. */
+/* An open capture, if there is one. */
 static int capture_open(void)
 {
     int first = (int)below(CAPTURES), one = first;
@@ -165,7 +165,7 @@ static int capture_open(void)
     return one;
 }
 
-/* One that graphs use, and that this capture does not use yet, where there is one; else any. */
+/* A block that graphs use and that this capture does not use yet; if there is none, any block. */
 static struct pinned *block_of_others(const struct capture *capture)
 {
     struct pinned *block = some_block();
@@ -177,7 +177,7 @@ static struct pinned *block_of_others(const struct capture *capture)
     return block;
 }
 
-/* A few blocks are used by all captures that are open, or by one. */
+/* Lets all open captures, or one of them, use a few blocks. */
 static void op_capture(void)
 {
     int one = capture_open();
@@ -192,8 +192,7 @@ static void op_capture(void)
     }
 }
 
-/* Blocks of graphs are freed, some of these graphs are destroyed, and others of the blocks' sizes
- * are wanted. */
+/* Frees blocks of graphs, destroys some of these graphs, and requests blocks of the same sizes. */
 static void op_free_captured(void)
 {
     size_t sizes[CAPTURES * PINNED_OF_GRAPH];

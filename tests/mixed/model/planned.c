@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Apart from the model, whose names for things are those of heap.h too. */
+/* Not a part of the model's other files, whose names clash with those of heap.h. */
 #include "memory/plan/plan.h"
 
 uint64_t requests_planned(void);

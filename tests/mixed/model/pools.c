@@ -29,7 +29,7 @@ tarn_pool_info pool_info(tarn_pool *pool)
     return info;
 }
 
-/* Where nothing counts it any more, its blocks are nobody's pool's. */
+/* If nothing counts the pool any more, its blocks belong to no pool. */
 void pool_settle(int index)
 {
     struct pool *pool = &m.pools[index];
@@ -47,7 +47,7 @@ void pool_settle(int index)
     pool_ended(index);
 }
 
-/* Those that a call which was made to fail did not free. */
+/* Segments that were not freed, because the call was made to fail. */
 enum { LEFT = 256 };
 static struct {
     int device;
@@ -55,7 +55,7 @@ static struct {
 } left[LEFT];
 static int left_count;
 
-/* Segments from the caller, who has them from the driver. */
+/* An allocator of the model's own, which gets its segments from the driver. */
 static void *segment_alloc(size_t size, int device, void *stream, void *user)
 {
     uintptr_t address = 0;
@@ -163,7 +163,7 @@ static void op_count(void)
         m.pools[index].users++;
 }
 
-/* One name each for what may be called otherwise one day. */
+/* Wrappers, so that a change of these calls' names changes one place. */
 static tarn_status trim_device(int device, size_t keep)
 {
     return CALL(tarn_device_trim, device, keep);
@@ -176,8 +176,8 @@ static void op_trim(void)
     bool unknown = unknown_open(wait_ends_those_of(device));
     tarn_status status = trim_device(device, keep);
     bool barred = known_open(wait_ends_those_of(device));
-    tarn_stats stats = {.size = sizeof stats}; /* of a device that has never had memory there is
-                                                  nothing to refuse */
+    /* on a device that never had memory there is nothing to refuse */
+    tarn_stats stats = {.size = sizeof stats};
     MINE(tarn_device_stats_get(device, &stats));
     SO(!barred || status != TARN_OK || stats.reserved_bytes[0].peak == 0,
        "a trim during a known capture", "it was not refused");
@@ -191,13 +191,13 @@ static size_t reserved_on(int device)
     return (size_t)stats.reserved_bytes[0].current;
 }
 
-/* Whatever the limits are, what was moved through the host's memory has come back, unless something
- * was made to fail. */
+/* Compacts a device. Whatever the limits are, memory that was moved through host memory must be
+ * back, unless something was made to fail. */
 static void compact_on(int device)
 {
     size_t gained = SIZE_MAX, before = reserved_on(device);
-    bool barred = !wait_for_all(); /* it waits by the wall's clock, which the model's stands still
-                                      for */
+    /* the call waits by real time, and the model's clock stands still meanwhile */
+    bool barred = !wait_for_all();
     bool anchored = is_anchored_on(device), away = m.compacts;
     m.compacts = m.moves = true;
     tarn_status status =
@@ -273,7 +273,7 @@ void contents_of_pool(int index, bool known)
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].pool == index) {
             m.blocks[i].known &= known;
-            m.blocks[i].user_count = 0; /* it has waited for these */
+            m.blocks[i].user_count = 0; /* the suspend has waited for its users */
         }
 }
 
@@ -283,8 +283,8 @@ void pool_suspend(int index)
     bool keep = CHANCE(2);
     if (pool->state != TARN_POOL_RUNS)
         return;
-    /* One that is not known bars only a wait for its stream, or for the device; captures_look()
-     * sees that it goes on. */
+    /* An unknown capture bars only a wait for its stream or the device. captures_look() checks that
+     * it goes on */
     bool barred = any_open(wait_ends_those_of(pool->device)),
          known = known_open(wait_ends_those_of(pool->device));
     m.moves = true;
@@ -309,7 +309,7 @@ static void op_suspend(void)
         pool_suspend(index);
 }
 
-/* Others take what the device has left, and some of the pool's blocks go. */
+/* Lets others take what the device has left, and frees some of the pool's blocks. */
 static void crowd(int index)
 {
     for (int i = 0; i < BLOCKS; i++)
@@ -322,7 +322,7 @@ static void crowd(int index)
     }
 }
 
-/* Whether there is room for the live blocks of a pool, each in granules of its own. */
+/* True if there is room for a pool's live blocks, each in granules of its own. */
 static bool has_room(int index)
 {
     const struct pool *pool = &m.pools[index];
@@ -333,7 +333,7 @@ static bool has_room(int index)
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].pool == index)
             need += m.blocks[i].usable + 3 * properties.granule;
-    return free_bytes >= need + 8 * MIB /* of leave_free_mb */ &&
+    return free_bytes >= need + 8 * MIB /* for leave_free_mb */ &&
            (m.limit[pool->device] == TARN_NO_LIMIT || m.limit[pool->device] >= reserved + need);
 }
 
@@ -346,7 +346,7 @@ static void op_resume(void)
             continue;
         bool barred = any_open(wait_ends_those_of(pool->device)),
              known = known_open(wait_ends_those_of(pool->device));
-        /* By a sleep, which has it until its end */
+        /* True if a sleep has prepared the pool, and keeps it until the sleep ends */
         bool prepared = pool->state == TARN_POOL_CHANGES;
         if (!prepared && CHANCE(3))
             crowd((first + i) % POOLS);
@@ -367,7 +367,7 @@ static void op_resume(void)
     }
 }
 
-/* Blocks of the default pool, or of another, of which every other one goes. */
+/* Allocates blocks of a pool and frees every second one. */
 static void fragment(int device, int index)
 {
     bool before[BLOCKS];
@@ -385,7 +385,7 @@ static void fragment(int device, int index)
             block_free(&m.blocks[i]);
 }
 
-/* A limit below what is reserved, for a while: it only stops growth. */
+/* Sets a limit below what is reserved, for a while. It only stops growth. */
 static void op_below_a_limit(void)
 {
     int device = (int)below((unsigned)m.devices), index = CHANCE(2) ? pool_any(-1, false) : -1;
@@ -487,8 +487,8 @@ static void changed(const tarn_pool_block *block, bool live, void *user)
     into->list[into->count++].live = live;
 }
 
-/* A graph uses the block still: it is memory that is free inside, if the graph counts the same
- * pool. */
+/* True if a block that a graph still uses may be taken: it was freed inside the capture, and the
+ * graph counts the same pool. */
 static bool may_be_taken(int pool)
 {
     for (int i = 0; i < CAPTURES; i++)
@@ -519,7 +519,8 @@ static void is_again(const struct saved *saved, int pool)
 {
     struct block *block = block_free_slot();
     struct flow *flow = &m.flows[saved->flow];
-    /* Its thread has ended, or its lease; or it was destroyed, and nobody has said so. */
+    /* True if its thread or its lease has ended, or the program destroyed the stream without
+     * telling tarn */
     bool ended = flow->kind != ADOPTED && flow->kind != LEGACY && flow->life != saved->life;
     SO(ended || (flow->live && flow->life == saved->life),
        "a block is restored although its stream is gone", "%p", (void *)saved->start);
@@ -537,7 +538,7 @@ static void is_again(const struct saved *saved, int pool)
                             .actor = -1,
                             .inside = -1,
                             .tag = saved->tag};
-    ghosts_to(block); /* of its own stream too, which may go before the block does */
+    ghosts_to(block); /* also for its own stream, which may end before the block does */
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(saved->start, &info));
     SO(info.tag == saved->tag && (ended || info.stream == flow->value || flow->kind == FOUND) &&
@@ -559,7 +560,8 @@ static void restore(struct checkpoint *checkpoint)
         return;
     }
     m.count.restores++;
-    /* A block of now is one of then where address, size and stream are the same */
+    /* A block of now is the same as one of the checkpoint if address, size and stream are the
+     * same */
     for (int i = 0; i < BLOCKS; i++) {
         struct block *block = &m.blocks[i];
         const struct saved *saved =
@@ -687,8 +689,9 @@ static void op_scope(void)
             scope_begin(scope, pool_any(-1, false), kind, some_flow(-1));
         return;
     }
-    bool joined = false; /* workers have to leave it first: one that has ended holds up what they
-                            began before it */
+    /* workers have to leave it first; if one has ended, what it began before the scope holds the
+     * scope up */
+    bool joined = false;
     for (int i = 0; i < ACTORS; i++)
         joined |= scope->kind == TARN_SCOPE_THREAD && i != m.actor && scope->since[i];
     if (joined && scope->actor == m.actor)
@@ -722,7 +725,7 @@ void scope_begin_on(int pool, struct flow *flow)
         }
 }
 
-/* The thread ends. One that it began goes on for its workers. */
+/* A thread ends. A scope that it began goes on for its workers. */
 void scopes_left_by(int actor)
 {
     for (int i = 0; i < SCOPES; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Which statuses the headers promise. A function's are those that the comment above it names, those
- * of the functions to which it refers ("as tarn_alloc_on()"), and those that every function of its
- * header may return. Read once, before anything else. */
+/* Reads which statuses the headers promise. A function's statuses are those that the comment above
+ * it names, those of functions that the comment refers to ("as tarn_alloc_on()"), and those that
+ * every function of its header may return. Read once, before anything else. */
 #include "mixed/model/promise.h"
 
 #include <ctype.h>
@@ -64,7 +64,7 @@ static void promise_add(const char *line, const char *comment, uint64_t all)
     promise->statuses = statuses_in(comment) | all | BIT(TARN_OK);
 }
 
-/* A reference may go over the end of a line: the comment becomes one line. */
+/* Joins a comment into one line, since a reference may continue on the next line. */
 static void flatten(char *comment)
 {
     char *to = comment;
@@ -96,7 +96,7 @@ static void header_read(const char *path)
         if (in_comment && strstr(line, "*/")) {
             in_comment = false;
             flatten(comment);
-            /* Of the whole header: from that sentence on, and where it is short all of it */
+            /* Statuses of the whole header: from that sentence on; in a short comment, all of it */
             if (!seen) {
                 const char *every = strstr(comment, "may also return");
                 snprintf(first, sizeof first, "%s",
@@ -116,7 +116,8 @@ static void header_read(const char *path)
     fclose(file);
 }
 
-/* "as tarn_alloc_on()", "Fails as tarn_handle_get() does": the statuses of those too. */
+/* The statuses of functions that a comment refers to, as in "as tarn_alloc_on()" or "Fails as
+ * tarn_handle_get() does". */
 static uint64_t referred(const struct promise *promise)
 {
     static const struct {

@@ -11,10 +11,10 @@
 
 #define BIT(status) (UINT64_C(1) << (status))
 
-/* Reads the headers of TARN_SOURCE; ends the process where they are not there. */
+/* Reads the headers of TARN_SOURCE. Ends the process if they are missing. */
 void promises_read(void);
-/* The statuses that the header names for a function, as bits, TARN_OK among them. False where no
- * header has it. */
+/* The statuses that the header names for a function, as bits, including TARN_OK. False if no header
+ * has the function. */
 bool promised_statuses(const char *name, uint64_t *statuses);
 
 #endif

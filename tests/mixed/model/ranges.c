@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A range of each device in its default pool: pages that come and go beside everything else. Work
- * of the stream that a page was committed on writes to it, and demands of each page that no earlier
- * owner's work writes there any more. */
+/* One range per device, in its default pool, whose pages come and go beside everything else. Work
+ * of the stream that a page was committed on writes to it, and checks that no work of an earlier
+ * owner writes there any more. */
 #include "mixed/model/mixed.h"
 
 enum { PAGES = 6, PAGE_SIZE = 2 << 20 };
 
 static struct {
-    tarn_range *range; /* NULL: none now */
+    tarn_range *range; /* NULL: there is none now */
     unsigned char *start;
     struct page {
         bool committed;
@@ -33,7 +33,7 @@ static void create(int device)
     ranges[device].start = info.address;
 }
 
-/* A stream that work can be given to, outside captures; NULL: none. */
+/* A stream that takes work outside of captures; NULL: none. */
 static struct flow *a_flow(int device)
 {
     struct flow *flow = some_flow(device);
@@ -78,8 +78,7 @@ static void op_commit(void)
     }
 }
 
-/* A page and the stream that it was committed on, as long as that is there and takes work; NULL:
- * none. */
+/* A page, and the stream that it was committed on, if that exists and takes work; NULL: none. */
 static struct page *some_page(int device, struct flow **flow)
 {
     struct page *page = &ranges[device].pages[below(PAGES)];

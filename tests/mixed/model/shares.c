@@ -24,7 +24,7 @@ static struct share {
     tarn_share *share;
     unsigned char *import; /* NULL: it was not imported */
     unsigned imports;
-    unsigned char *start; /* of the block that it shows */
+    unsigned char *start; /* of the block that the share shows */
     size_t size;
     int device, pool, flow;
     unsigned turn;
@@ -41,7 +41,7 @@ static struct pool_share {
     struct stamp last;
 } pool_shares[POOL_SHARES];
 
-/* Whether memory of the pool can neither move nor go. */
+/* True if memory of the pool can neither move nor be given back. */
 bool is_anchored_in(int pool)
 {
     for (int i = 0; i < ANCHORS; i++)
@@ -86,7 +86,8 @@ static struct block *some_running(void)
 
 /* ---- Anchors ---- */
 
-/* The physical memory, which stays as long as the anchor does; known on the host device alone. */
+/* The physical memory under an anchor, which must stay as long as the anchor. Known only on the
+ * host device. */
 static bool extent_of(const struct anchor *anchor, tarn_host_extent *extent)
 {
     return !m.vendor &&
@@ -139,7 +140,7 @@ void anchors_leave(int device)
 
 /* ---- Shares ---- */
 
-/* Through a socket, as to another process. */
+/* Sends a share through a socket, as to another process, and returns what was received. */
 static tarn_share *sent(tarn_share *share)
 {
     int ends[2];
@@ -200,7 +201,7 @@ static void import_close(struct share *share)
         share->import = NULL;
 }
 
-/* What is written through an import is in the block, and the other way round. */
+/* Checks that what is written through an import is in the block, and the other way round. */
 static void use_through(struct block *block, unsigned char *import, int device, struct stamp *last)
 {
     struct flow *flow = some_flow(device);
@@ -224,7 +225,7 @@ static void use_through(struct block *block, unsigned char *import, int device, 
     *last = stamp;
 }
 
-/* As long as the block lives. */
+/* Possible as long as the block lives. */
 static void through_import(struct share *share)
 {
     struct block *block = NULL;
@@ -292,13 +293,13 @@ static bool pool_import_rests(const struct pool_share *share)
     return !share->last.number || is_done(share->last) || wait_for_all();
 }
 
-/* Exports what the pool is now, and brings the import up to it. */
+/* Exports the pool's current segments, and updates the import. */
 static void pool_share_again(struct pool_share *share)
 {
     const struct pool *pool = &m.pools[share->pool];
     tarn_share *next = NULL;
     tarn_import_state state = TARN_IMPORT_REVOKED;
-    /* Which the other share of the pool may have revoked */
+    /* The other share of the pool may have revoked this one */
     const tarn_share *before = CHANCE(2) ? share->share : NULL;
     if (!share->share || share->revoked || !pool->live || !pool->pool || pool->users == 0 ||
         pool->turn != share->turn || pool->state != TARN_POOL_RUNS || !pool_import_rests(share) ||
@@ -320,7 +321,7 @@ static void pool_share_again(struct pool_share *share)
         SURE(tarn_share_close, copy);
 }
 
-/* A block whose segment came later is not in the import. */
+/* A block in a segment that was created later is not in the import. */
 static void through_pool_import(struct pool_share *share)
 {
     struct block *block = &m.blocks[below(BLOCKS)];
@@ -405,7 +406,7 @@ static void hear_shortage(const tarn_shortage *shortage, void *user)
        "a shortage of nothing", "device %d", shortage->device);
 }
 
-/* Frees what it can do without, in the middle of a request. */
+/* Frees blocks that the model can do without, in the middle of a request. */
 static bool hear_request(int device, size_t bytes, void *user)
 {
     (void)bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The whole process asleep: prepared, committed or cancelled, and awake again, with all else going
- * on meanwhile. */
+/* Sleeps of the whole process: prepared, committed or cancelled, and awake again, while everything
+ * else goes on. */
 #include "mixed/model/mixed.h"
 
 #include <tarn/sleep.h>
@@ -11,17 +11,18 @@ static struct {
     tarn_sleep_state state;
     unsigned what;
     struct {
-        bool sleeps, keeps; /* as the options say, where it can */
-        bool counted;       /* until the commit if it stays awake, else until the wake */
+        bool sleeps, keeps; /* sleeps, keeps: by the options, if the pool can */
+        /* the sleep counts it: until the commit if it stays awake, otherwise until the wake */
+        bool counted;
         unsigned turn;
     } pools[POOLS];
 } night;
 
-/* A sleeper that refuses and fails now and then, and knows what may come next. */
+/* A sleeper that refuses or fails now and then, and knows which callback may come next. */
 static struct {
     tarn_sleeper number; /* 0: none */
     enum { AWAKE, PREPARED, IN_PART, ASLEEP } state;
-    bool failed; /* in the call that goes on */
+    bool failed; /* in the call that is running */
 } guest;
 
 static tarn_status guest_says(char *why, size_t room)
@@ -79,8 +80,8 @@ bool is_night(void)
 
 void night_leaves(int pool)
 {
-    if (night.pools[pool].turn == m.pools[pool].turn) /* else the sleep knows an earlier pool by
-                                                         this index */
+    /* otherwise the sleep knows an earlier pool with this index */
+    if (night.pools[pool].turn == m.pools[pool].turn)
         night.pools[pool].sleeps = false;
 }
 
@@ -106,7 +107,7 @@ static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const 
     return options->contents;
 }
 
-/* The state is what the calls gave; with failures, what tarn says. */
+/* Checks that the state follows from the calls; after a failure, takes what tarn says. */
 static void state_is(tarn_sleep_state wanted)
 {
     tarn_sleep_state state = TARN_SLEEP_CHANGES;
@@ -116,7 +117,7 @@ static void state_is(tarn_sleep_state wanted)
     night.state = state;
 }
 
-/* The sleeper is what the state of the sleep allows. */
+/* Checks that the sleeper's state fits that of the sleep. */
 static void check_guest(void)
 {
     SO(night.state != TARN_SLEEP_AWAKE || guest.state == AWAKE,
@@ -125,14 +126,14 @@ static void check_guest(void)
        "it is prepared");
 }
 
-/* Sleepers come after the pools on the way up: where one fails, all pools have left the sleep. */
+/* In a wake, sleepers come after the pools. So if one fails, all pools have left the sleep. */
 static void guest_was_last(void)
 {
     for (int i = 0; i < POOLS && guest.failed; i++)
         night.pools[i].counted = night.pools[i].sleeps = false;
 }
 
-/* It has fallen asleep just now, and nothing has failed. */
+/* Checks a pool that has just fallen asleep, if nothing has failed. */
 static void check_sleeper(int index)
 {
     const struct pool *pool = &m.pools[index];
@@ -144,8 +145,8 @@ static void check_sleeper(int index)
        "pool %d: %" PRId64 " bytes", index, stats.reserved_bytes[0].current);
 }
 
-/* What has become of each pool. Of those that captures made the model has no handle, and goes by
- * what it asked for. */
+/* Finds out what has become of each pool. The model has no handle of pools that captures made, and
+ * goes by what it asked for. */
 static void pools_look(bool sure)
 {
     for (int i = 0; i < POOLS; i++) {
@@ -168,7 +169,7 @@ static void pools_look(bool sure)
                i, (int)pool->state);
         bool sleeps = pool->state == TARN_POOL_KEPT || pool->state == TARN_POOL_DISCARDED;
         if (sleeps &&
-            /* Perhaps in part, where a commit failed */
+            /* Perhaps in part, if a commit failed */
             (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS))
             contents_of_pool(i, pool->state == TARN_POOL_KEPT);
         else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
@@ -184,7 +185,7 @@ static void committed(void)
         workspaces_were_cleared();
 }
 
-/* Bytes that are reserved on all devices. */
+/* Bytes reserved on all devices. */
 static size_t reserved(void)
 {
     size_t bytes = 0;
@@ -196,8 +197,8 @@ static size_t reserved(void)
     return bytes;
 }
 
-/* A graph's pool may have ended since: its graph's work came to its end during the waits, and the
- * sleep alone has counted it. */
+/* A graph's pool may have ended since: the graph's work ended during the waits, and only the sleep
+ * counted the pool. */
 static void check_residue(const tarn_residue *residue, unsigned room)
 {
     SO(residue->after >= reserved(), "a residue is of other memory",
@@ -256,7 +257,7 @@ static void fall_asleep(void)
     m.count.sleeps += night.state != TARN_SLEEP_AWAKE;
 }
 
-/* A cancel that failed has resumed some of those that a commit had left without memory. */
+/* A cancel that failed has resumed some of the pools that a commit had left without memory. */
 static void resumed_leave(void)
 {
     for (int i = 0; i < POOLS; i++) {
@@ -279,7 +280,7 @@ static void op_sleep(void)
     bool barred = any_open(-1), prepared = night.state == TARN_SLEEP_PREPARED,
          commits = prepared && CHANCE(2);
     uint64_t reasons =
-        /* No room for it now */
+        /* There may be no room for it now */
         (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY));
     m.moves = true;
     guest.failed = false;
@@ -300,7 +301,7 @@ static void op_sleep(void)
     check_guest();
 }
 
-/* Comes and goes, also while the process sleeps. */
+/* Adds or removes a sleeper, also while the process sleeps. */
 static void op_guest(void)
 {
     const tarn_sleeper_options options = {.size = sizeof options,
@@ -336,7 +337,7 @@ static void op_tag_pool(void)
         m.pools[index].tag = tag;
 }
 
-/* Nothing captures. What cannot wake for lack of memory does so when that is free. */
+/* Call it while nothing captures. What cannot wake for lack of memory wakes once memory is free. */
 void sleeps_end(bool may_be_short)
 {
     tarn_status status = TARN_OK;

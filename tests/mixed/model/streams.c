@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Order between streams, and streams that come and go: leased, adopted, found, the vendor's special
- * values, each thread's own. */
+/* Order between streams, and streams that come and go: leased, adopted and found ones, the vendor's
+ * special values, and each thread's own. */
 #include "mixed/model/mixed.h"
 
 static struct flow *flow_begin(enum flow_kind kind, int device)
@@ -19,7 +19,7 @@ static struct flow *flow_begin(enum flow_kind kind, int device)
     fault("the test's own limit", "too many flows");
 }
 
-/* The vendor's pointer may be one that another stream had. */
+/* The vendor's pointer may be the same as an earlier stream's. */
 static void native_begin(struct flow *flow)
 {
     flow->blocking = CHANCE(3);
@@ -32,8 +32,7 @@ static void native_begin(struct flow *flow)
         SURE(tarn_stream_find, flow->device, flow->native, &flow->value);
 }
 
-/* What streams that were returned have been ordered after: the next lease finds their work still
- * queued. */
+/* What returned streams were ordered after: the next lease finds that work still queued. */
 static struct {
     void *native;
     uint32_t after[LANES];
@@ -49,7 +48,7 @@ static void leased_end(const struct flow *flow)
     memcpy(returned[at].after, flow->after, sizeof flow->after);
 }
 
-/* It was destroyed, and another stream may have its pointer. */
+/* The stream was destroyed, and another one may get its pointer. */
 static void leased_gone(const struct flow *flow)
 {
     static const char nobody;
@@ -143,7 +142,7 @@ static void op_event_record(void)
         return;
     queue_begin(flow);
     if (!WELL(0, tarn_event_record, event->event, flow->value)) {
-        event->recorded = false; /* either recording */
+        event->recorded = false; /* either recording may count */
         return;
     }
     event->recorded = true;
@@ -206,14 +205,14 @@ static struct flow *some_flow_of(enum flow_kind kind)
     return NULL;
 }
 
-/* The program destroys its stream, told or not, and has another, whose pointer may be the same. */
+/* The program destroys its stream, with or without telling tarn, and creates another, which may get
+ * the same pointer. */
 void stream_renew(struct flow *flow)
 {
     if (flow->capture >= 0)
         return;
     if (flow->kind == FOUND && known_open(-1))
-        return; /* what the pointer stood for would be gone in a capture, which is to be aborted
-                   then */
+        return; /* the old stream would be gone in a capture, which must be aborted first */
     if (flow->kind == ADOPTED && !WELL(0, tarn_stream_retire, flow->value))
         return;
     uses_of_flow((int)(flow - m.flows));
@@ -224,7 +223,7 @@ void stream_renew(struct flow *flow)
     if (destroyed) {
         MINE(driver->stream_destroy(flow->device, flow->native));
         native_begin(flow);
-    } else { /* the same stream comes again by another value */
+    } else { /* tarn returns another value for the same stream */
         SURE(tarn_stream_adopt, flow->device, flow->native, &flow->value);
         lane_begin(flow);
     }
@@ -251,13 +250,13 @@ static void op_lease(void)
     if (!flow || flow->capture >= 0)
         return;
     int pool = CHANCE(2) ? pool_any(flow->device, true) : -1;
-    if (pool >= 0) /* of which the next lease has nothing */
+    if (pool >= 0) /* the next lease has none of it */
         scope_begin_on(pool, flow);
     if (!WELL(0, tarn_stream_return, flow->value))
         return;
     uses_of_flow((int)(flow - m.flows));
     leased_end(flow);
-    flow->live = false; /* its lane is free */
+    flow->live = false; /* its lane becomes free */
     leased_begin(flow);
     flow->live = true;
     if (pool >= 0)
@@ -277,8 +276,8 @@ static void begin_and_leave(void)
     abandoned.begun = WELL(BIT(TARN_ERROR_BUSY), tarn_capture_begin, abandoned.flow->value, mode);
 }
 
-/* Nobody is left who could end it. Its stream is destroyed by the return, with work from before the
- * capture still queued. */
+/* A lease ends in a capture that nobody else can end. The return destroys the stream, while work
+ * from before the capture is still queued. */
 static void op_abandon(void)
 {
     int actor = (int)below(ACTORS);
@@ -305,8 +304,8 @@ static void op_abandon(void)
     flow->live = true;
 }
 
-/* Streams of two devices are retired, with a block of each, and come again the other way round:
- * each may have the slot of the other. */
+/* Retires streams of two devices, each with a block, and adopts them in the other order: each may
+ * get the slot of the other. */
 static void op_swap(void)
 {
     struct flow *pair[DEVICES] = {NULL};
@@ -333,7 +332,7 @@ static void op_swap(void)
     memory_look();
 }
 
-/* One whose capture nobody else may end goes on. */
+/* A thread ends. A capture that nobody else may end goes on. */
 static void op_thread_ends(void)
 {
     int actor = (int)below(ACTORS);

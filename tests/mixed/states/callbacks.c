@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-static void (*armed)(void); /* what the next callback does, and no other after it; NULL: nothing */
+static void (*armed)(void); /* what the next callback does, once; NULL: nothing */
 
 static void all_calls_here(void)
 {
@@ -88,7 +88,7 @@ static void in_reclaim(void)
     (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
 }
 
-/* Which of a sleeper's functions makes the calls. */
+/* The sleeper's function that makes the calls. */
 static enum { PREPARE, CANCEL, COMMIT, WAKE, HELD } in_sleeper;
 
 static tarn_status sleeper_calls(int which)
@@ -152,7 +152,7 @@ static void use_a_sleeper(void)
     (void)tarn_wake();
 }
 
-/* Which of an allocator's functions makes the calls. */
+/* The allocator's function that makes the calls. */
 static enum { SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_GONE } in_allocator;
 
 static void *segment_alloc(size_t size, int device, void *stream, void *user)
@@ -276,7 +276,8 @@ static void in_graph_check(void)
     CHECK(driver->copy(0, block, block + 512, 512, (driver_stream)native) == TARN_OK);
     OK(tarn_capture_end(stream, &graph));
     tarn_status status = tarn_graph_check(graph, &options, hear_reference, NULL, NULL);
-    if (status == TARN_ERROR_NOT_SUPPORTED) /* the driver shows no nodes: there is no callback */
+    /* the driver does not show nodes, so no callback runs */
+    if (status == TARN_ERROR_NOT_SUPPORTED)
         all_calls_here();
     else
         OK(status);
@@ -313,12 +314,12 @@ static void in_metrics(void)
     OK(tarn_metrics_print(hear_text, NULL));
 }
 
-/* Which of a library's functions makes the calls. The others must not: tarn holds the lock of the
- * handle. */
+/* The library's function that makes the calls. The others must not call tarn, which holds the
+ * handle's lock over them. */
 static enum {
     CREATE,
     DESTROY,
-    /* That is asked for the text of a failure of each. */
+    /* The text function, which is called after a create or a destroy has failed. */
     TEXT_OF_CREATE,
     TEXT_OF_DESTROY,
     TEXT_OF_STREAM,
@@ -333,7 +334,7 @@ static void library_calls(int which)
         all_calls_here();
 }
 
-static bool failing; /* from the second use on, so that there is a handle */
+static bool failing; /* from the second use on, so that a handle exists */
 
 static int library_fails(int which)
 {
@@ -404,7 +405,7 @@ static void *use_thing(void *argument)
     return NULL;
 }
 
-/* The end of the workspace of a call is told to the library too. */
+/* The library also learns when the workspace of a call ends. */
 static void use_a_workspace(void)
 {
     tarn_workspace_call call = {0};
@@ -413,7 +414,7 @@ static void use_a_workspace(void)
     (void)tarn_workspace_end(&call);
 }
 
-/* Two threads, one after the other, so that a handle goes from one to the other. */
+/* Two threads use it one after the other, so that a handle changes its thread. */
 static void use_a_library(void)
 {
     const tarn_library_row row = {.size = sizeof row,
@@ -457,12 +458,12 @@ static void use_a_numbered_library(void)
     use_thing(NULL);
 }
 
-/* All that the headers have, except what they say must not call tarn. */
+/* All callbacks in the headers, except those that must not call tarn by their description. */
 static const struct {
-    const char *declared; /* the header, and the name of the function's pointer there */
+    const char *declared; /* the header, and the name of the pointer there */
     const char *name;
     void (*cause)(void);
-    int which; /* of a library's functions, or a sleeper's; -1: of none */
+    int which; /* the function of a library, an allocator or a sleeper; -1: none */
 } callbacks[] = {
     {"observe.h:mapped", "an observer's mapped", in_mapped, -1},
     {"observe.h:unmapping", "an observer's unmapping", in_unmapping, -1},
@@ -514,7 +515,7 @@ static bool is_listed(const char *declared)
     return false;
 }
 
-/* Each pointer to a function in a header. */
+/* Finds each pointer to a function in a header. */
 static int listed_of(const char *folder, const char *header)
 {
     char path[4608], line[512], name[64], declared[320];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The callbacks that the headers have. A test has one of them called, and calls what it likes from
+/* The callbacks that the headers have. A test makes tarn call one of them, and makes calls from
  * there. */
 #ifndef TARN_TESTS_CALLBACKS_H
 #define TARN_TESTS_CALLBACKS_H
@@ -9,17 +9,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Demands that these are all that the headers declare, except those that must not call tarn. */
+/* Demands that the list has all callbacks that the headers declare, except those that must not call
+ * tarn. */
 void callbacks_are_listed(void);
 
-/* The name of the i-th; NULL behind the last. */
+/* The name of the i-th callback; NULL behind the last. */
 const char *callback_name(size_t i);
 
-/* Whether it needs debug mode, which is chosen by the environment. */
+/* True if it needs debug mode, which the environment turns on. */
 bool callback_is_debug(size_t i);
 
-/* Has it called, after world_make(). The first call makes `calls`; those that they cause make
- * none. */
+/* Makes tarn call it, after world_make(). In the first call it runs `calls`; callbacks that these
+ * cause run nothing. */
 void callback_cause(size_t i, void (*calls)(void));
 
 #endif
