@@ -81,9 +81,9 @@ static void steps_make(uint64_t seed, struct step *steps, int count)
 
 /* ---- A run, in a child ---- */
 
-/* What a child tells. */
+/* What a child reports. */
 static struct told {
-    int step; /* that it was at */
+    int step; /* the step that it was at */
     bool over;
     char what[128], text[1024];
     uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
@@ -149,7 +149,7 @@ static void configure(uint64_t seed)
         fault("the test's own", "%s", strerror(errno));
     static const char *const tags[] = {"weights", "activations"};
     host_start_with(m.devices, m.memory);
-    if (plan) /* which any first call reads, and may have no host memory for */
+    if (plan) /* any first call reads the plan, and may have no host memory for it */
         MINE(tarn_configuration_get(NULL, 0, NULL));
     for (int i = 0; i < 2; i++)
         SURE(tarn_tag_intern, tags[i], &m.tags[i + 1]);
@@ -274,7 +274,7 @@ void run_over(void)
     _exit(0);
 }
 
-/* Whether it went well; else `told` says what was wrong. */
+/* True if the run succeeded. Otherwise `told` says what was wrong. */
 static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 {
     memset(told, 0, sizeof *told);
@@ -298,8 +298,7 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 
 /* ---- Shortening ---- */
 
-/* Whether `told` says what is wanted: the same kind of fault, and where that is a call's, of the
- * same call. */
+/* True if `told` has the wanted kind of fault and, if a call was at fault, the same call. */
 static bool is_same(const struct told *wanted)
 {
     const char *gave = strstr(wanted->text, " gave ");
@@ -307,7 +306,7 @@ static bool is_same(const struct told *wanted)
     return strcmp(told->what, wanted->what) == 0 && strncmp(told->text, wanted->text, length) == 0;
 }
 
-/* Leaves out parts of the list, larger ones first, for as long as it fails in the same way. */
+/* Leaves out parts of the list, larger ones first, as long as it fails in the same way. */
 static int shorten(uint64_t seed, struct step *steps, int count)
 {
     struct step *less = malloc((size_t)count * sizeof *less);
@@ -410,7 +409,8 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
     return good;
 }
 
-/* The same addresses in each run: what depends on their order is found again. */
+/* Makes the addresses the same in each run, so that faults that depend on their order are found
+ * again. */
 static void addresses_fix(char **arguments)
 {
     int persona = personality(0xffffffff);

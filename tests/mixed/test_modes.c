@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A capture that is not relaxed, beside calls of tarn's that fail at each of their driver calls: it
- * goes on. */
+/* A capture that is not relaxed must go on beside calls of tarn that fail at each of their driver
+ * calls. */
 #include "driver/driver.h"
 #include "support/host.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Structures of options in which the caller sets the size alone: everything that is 0 means a
- * default, so the call succeeds. Exceptions are structures that must name a function or a name. All
- * that the headers have are tried, each in a process of its own. */
+/* Structures of options in which the caller sets only the size. Every field that is 0 means a
+ * default, so the call must succeed. Exceptions are structures that must name a function or a name.
+ * All structures of the headers are tried, each in a process of its own. */
 #include "support/host.h"
 
 #include <dirent.h>
@@ -34,7 +34,7 @@ static void alloc_options(void)
     OK(tarn_free(block));
 }
 
-/* The whole of it, as with NULL. */
+/* The whole snapshot, as with NULL. */
 static void snapshot_options(void)
 {
     const tarn_snapshot_options options = {.size = sizeof options};

@@ -2,10 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The headers as a test: every public call in each state that a program can be in, on each driver.
- * A call gives a status that the comment above it names (tests/mixed/model/promise.h), a function
- * without a comment is red, and a capture that tarn knows, or that shows, goes on whatever is
- * called. Each state is one process, in which all calls are made one after the other
- * (tests/support/every_call.c); what a call ends is entered again before the next one. */
+ * A call must return a status that the comment above it names (tests/mixed/model/promise.h). A
+ * function without a comment is red. A capture that tarn knows, or that shows, must go on whatever
+ * is called. Each state is one process, which makes all calls one after the other
+ * (tests/support/every_call.c). If a call ends the state, it is entered again before the next
+ * call. */
 #include "driver/driver.h"
 #include "mixed/model/promise.h"
 #include "mixed/states/callbacks.h"
@@ -28,10 +29,10 @@
 
 static const struct state {
     const char *name;
-    tarn_status refuses; /* what all calls may give in it, as tarn.h says */
+    tarn_status refuses; /* the status that all calls may return in this state, by tarn.h */
     void (*enter)(void);
-    void (*again)(void); /* before each call; NULL: it stays entered */
-    bool captures;       /* `known`, or `shown` if that is not NULL, does, and must go on */
+    void (*again)(void); /* enters the state again before each call; NULL: it lasts */
+    bool captures;       /* `shown`, or `known` if that is NULL, captures and must go on */
 } * now;
 
 static tarn_stream known, other; /* of device 0 */
@@ -60,8 +61,8 @@ static void before(void)
     captured = now->captures && is_active();
 }
 
-/* What is there to end captures; and work of the host device's own on the legacy stream does, as a
- * vendor's would. */
+/* True for calls whose purpose is to end captures, and for the host device's own work on the legacy
+ * stream, which ends them as a vendor's work would. */
 static bool ends_captures(const char *name)
 {
     static const char *const names[] = {"tarn_capture_end",   "tarn_capture_end_announced",
@@ -73,7 +74,7 @@ static bool ends_captures(const char *name)
     return (world.stream == TARN_STREAM_LEGACY || shown) && strncmp(name, "tarn_host_", 10) == 0;
 }
 
-/* What the comments of these functions say. */
+/* True if the function's comment says that it writes results although it fails. */
 static bool writes_on_failure(const char *name)
 {
     static const char *const names[] = {"tarn_compact", "tarn_handle_trim"};
@@ -83,8 +84,8 @@ static bool writes_on_failure(const char *name)
     return false;
 }
 
-/* A failure has a text of its own, which says nothing of earlier ones. That something is not ready
- * is an answer. */
+/* A failure must have a text of its own, which says nothing of earlier failures. "Not ready" is an
+ * answer, not a failure. */
 static void look_at_text(const char *name, tarn_status status)
 {
     const char *text = tarn_last_error();
@@ -132,8 +133,7 @@ static void capture_again_in(tarn_stream stream, tarn_capture_mode mode)
     if (tarn_capture_state_get(stream, &state, NULL) || state != TARN_CAPTURE_NONE)
         (void)0;
     else
-        (void)tarn_capture_begin(stream, mode); /* refused while it is announced, with every other
-                                                   call */
+        (void)tarn_capture_begin(stream, mode); /* refused while it is announced */
 }
 
 static void capture_relaxed(void)
@@ -184,7 +184,7 @@ static void capture_with_suspended_pool(void)
     capture_in(world.suspended);
 }
 
-/* Begins a capture that it alone could end, and stays. */
+/* Begins a capture that only this thread could end, and goes on living. */
 static void *capture_and_stay(void *begun)
 {
     (void)tarn_capture_begin(other, TARN_CAPTURE_THREAD_LOCAL);
@@ -209,7 +209,7 @@ static void capture_of_another_thread(void)
 
 static void announced(void)
 {
-    (void)tarn_capture_announce(world.stream); /* refused where it is */
+    (void)tarn_capture_announce(world.stream); /* refused if it is announced already */
 }
 
 static void announced_with_pool(void)
@@ -217,7 +217,7 @@ static void announced_with_pool(void)
     (void)tarn_pool_capture_announce(world.pool, world.stream);
 }
 
-/* By the driver's own call; instead of one that a call has ended. */
+/* Begins a capture by the driver's own call, in place of one that a call has ended. */
 static void begin_by_driver_on(int device, void *native)
 {
     struct driver_capture capture = {0};
@@ -234,8 +234,8 @@ static void begin_by_driver(void)
     begin_by_driver_on(0, native_of(world.stream));
 }
 
-/* Memory of a stream that tarn has only found, of whose work no event tells: some calls would wait
- * for the device. */
+/* Leaves memory of a stream that tarn has only found. No event shows when its work ends, so some
+ * calls would wait for the device. */
 static void leave_work_of_found(void)
 {
     static void *native;
@@ -289,12 +289,12 @@ static void shows_on_another_device(void)
     show_capture(1, native_of(stream));
 }
 
-/* Which tarn knows. */
+/* A capture on another device that tarn knows. */
 static void announced_on_another_device(void)
 {
     static tarn_stream stream;
     stream = stream ? stream : lease(1);
-    (void)tarn_capture_announce(stream); /* refused where it is */
+    (void)tarn_capture_announce(stream); /* refused if it is announced already */
     show_capture(1, native_of(stream));
 }
 
@@ -310,7 +310,7 @@ static void announced_with_pool_and_begun(void)
     begin_by_driver();
 }
 
-/* With work that did not join: its end fails. */
+/* A capture with work that did not join, so that its end fails. */
 static void capture_invalidated(void)
 {
     capture_again_in(world.stream, TARN_CAPTURE_RELAXED);
@@ -319,7 +319,8 @@ static void capture_invalidated(void)
 
 static void in_scope(tarn_scope_kind kind)
 {
-    (void)tarn_scope_begin(world.pool, kind, world.stream, &scope); /* refused where it is open */
+    /* refused if it is open already */
+    (void)tarn_scope_begin(world.pool, kind, world.stream, &scope);
 }
 
 static void scope_of_thread(void)
@@ -404,7 +405,8 @@ static void adopt(uintptr_t native)
         world.stream = stream;
 }
 
-/* Another thread's, which it may allocate and free for, and no more. */
+/* Makes this thread's own default stream the one of the calls. Another thread may allocate and free
+ * for it, and nothing else. */
 static void *take_own(void *argument)
 {
     (void)argument;
@@ -459,7 +461,7 @@ static void shut_down(void)
     (void)tarn_shutdown();
 }
 
-/* The sticky error that costs the context. */
+/* A sticky error, which costs the context. */
 static void device_lost(void)
 {
     void *block = NULL;
@@ -478,8 +480,8 @@ static void driver_fails(void)
         OK(tarn_host_fail_set(-1, 1, true, TARN_ERROR_DRIVER));
 }
 
-/* As after main(), where destructors of the driver's library have run: every call answers that it
- * was deinitialized. */
+/* The state after main(), when destructors of the driver's library have run: every driver call
+ * returns "deinitialized". */
 static void driver_has_ended(void)
 {
     if (machine->fail)
@@ -495,7 +497,7 @@ static void caching_off(void)
 
 static void sleep_prepared(void)
 {
-    (void)tarn_sleep_prepare(NULL, NULL); /* refused where it is */
+    (void)tarn_sleep_prepare(NULL, NULL); /* refused if it is prepared already */
 }
 
 static void asleep(void)
@@ -573,8 +575,8 @@ static void all_calls_in_it(void)
     CHECK(complaints == 0);
 }
 
-/* A stream that the program destroyed and did not retire, which it must not: the driver refuses it,
- * and the text says so. */
+/* The program destroyed a stream without retiring it, which is not allowed: the driver refuses the
+ * stream, and the error's text says so. */
 static void all_calls_on_a_destroyed_stream(void)
 {
     world_make();
@@ -585,7 +587,8 @@ static void all_calls_on_a_destroyed_stream(void)
     CHECK(complaints == 0);
 }
 
-/* What is the same in the child of a process that has used everything: nothing is used there. */
+/* In the child of a process that has used everything, nothing may be used, and every call says
+ * so. */
 static void all_calls_in_a_child(void)
 {
     int status = 0;
@@ -604,7 +607,7 @@ static void all_calls_in_a_child(void)
 
 static size_t callback_now;
 
-/* A call that hangs is found soon. */
+/* Ends the process soon if a call hangs. */
 static void watch(void)
 {
     alarm(10);
@@ -625,9 +628,9 @@ static void all_calls_in_a_callback(void)
     CHECK(complaints == 0);
 }
 
-/* What the calls before it leave would have refused many of the calls above: so each is made once
- * more in a process of its own, and tarn_shutdown() too. The call, and the one that it is made in,
- * must end. */
+/* What earlier calls leave behind would have many of the later calls refused. So each call,
+ * tarn_shutdown() too, is made once more in a process of its own. The call must return, and so must
+ * the call in whose callback it is made. */
 static size_t call_now;
 
 static void one_call_here(void)
@@ -707,8 +710,8 @@ static void each_callback(void **state)
     CHECK(failed == 0);
 }
 
-/* A sanitizer takes long to start: with one, each callback gets an eighth of the calls, and those
- * that nothing can follow. */
+/* A sanitizer takes long to start. With one, each callback gets an eighth of the calls, and those
+ * after which no other call is possible. */
 static bool is_left_out(void)
 {
     const char *sanitizer = getenv("TARN_SANITIZE");
@@ -723,7 +726,7 @@ static void each_callback_and_call(void **state)
     unsigned failed = 0;
     (void)state;
     if (strcmp(getenv("TARN_DRIVER"), "host") != 0)
-        return; /* it is a matter of the library, not of the driver */
+        return; /* this depends on the library, not on the driver */
     now = &callback;
     for (callback_now = 0; (name = callback_name(callback_now)); callback_now++) {
         callback.name = name;
@@ -760,8 +763,8 @@ int main(void)
         cmocka_unit_test(each_callback_and_call),
     };
     CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "256M", 1) == 0);
-    CHECK(setenv("TARN_DRIVER", "host", 0) == 0); /* to look for another takes a process longer than
-                                                     all that it does */
+    /* looking for another driver would take longer than everything that the process does */
+    CHECK(setenv("TARN_DRIVER", "host", 0) == 0);
     promises_read();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

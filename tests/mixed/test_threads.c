@@ -55,7 +55,7 @@ void fault(const char *what, const char *format, ...)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     va_list arguments;
-    pthread_mutex_lock(&once); /* the first one ends the process */
+    pthread_mutex_lock(&once); /* the first fault ends the process */
     va_start(arguments, format);
     vsnprintf(told->text, sizeof told->text, format, arguments);
     va_end(arguments);
@@ -98,7 +98,7 @@ unsigned below(struct worker *worker, unsigned most)
 
 static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    uintptr_t start, end; /* 0: nobody's */
+    uintptr_t start, end; /* 0: owned by nobody */
 } owners[LIVE];
 
 static void own(const void *start, size_t size)
@@ -120,7 +120,7 @@ static void own(const void *start, size_t size)
     pthread_mutex_unlock(&owners_lock);
 }
 
-/* Before it is freed: from then on it may be anybody's. */
+/* Call it before the block is freed: from then on anybody may get it. */
 static void disown(const void *start)
 {
     pthread_mutex_lock(&owners_lock);
@@ -140,7 +140,7 @@ static int lane_of(const struct worker *worker, int flow)
     return worker->number * STREAMS + flow;
 }
 
-/* Runs on the stream behind the work before it. */
+/* Runs on the stream after the earlier work there. */
 static void count_progress(void *place)
 {
     (void)__atomic_fetch_add((uint32_t *)place, 1, __ATOMIC_RELEASE);
@@ -280,7 +280,7 @@ static void op_free(struct worker *worker)
         give_back(worker, block);
 }
 
-/* A mailbox for each thread: a block, and an event after its work. */
+/* One mailbox per thread: a block, and an event after its work. */
 static struct mail {
     pthread_mutex_t lock;
     struct block block;
@@ -306,8 +306,8 @@ static void op_give(struct worker *worker)
     pthread_mutex_unlock(&mail->lock);
 }
 
-/* Another thread's block: used on a stream of this one, as the headers ask for it, and freed
- * here. */
+/* Takes another thread's block, uses it on a stream of this thread as the headers demand, and frees
+ * it here. */
 static void op_take(struct worker *worker)
 {
     struct mail *mail = &mails[worker->number];
@@ -344,7 +344,7 @@ static void is_active(struct worker *worker, int flow)
        worker->number);
 }
 
-/* What is allocated inside: a pattern each, half of it freed again. */
+/* Allocates inside a capture, writes a pattern to each block, and frees half of them. */
 static void inside(struct worker *worker, int flow, bool in_pool)
 {
     struct block blocks[4] = {{.live = false}};
@@ -366,7 +366,8 @@ static void inside(struct worker *worker, int flow, bool in_pool)
             give_back(worker, &blocks[i]);
 }
 
-/* Of each kind; launched once where it has a pool, whose memory is the graph's alone. */
+/* Makes a capture of each kind. If it has a pool, whose memory is the graph's alone, launches the
+ * graph once. */
 static void op_capture(struct worker *worker)
 {
     int flow = (int)below(worker, STREAMS);
@@ -459,7 +460,7 @@ static void op_trim(struct worker *worker)
         (void)WELL(BARRED, tarn_pool_trim, pools[below(worker, POOLS)], 0);
 }
 
-/* A pool of one's own, which sleeps for a while. */
+/* Suspends the thread's own pool for a while. */
 static void op_suspend(struct worker *worker)
 {
     int flow = (int)below(worker, STREAMS);
@@ -591,7 +592,7 @@ static void begin(uint64_t seed)
     for (int i = 0; i < 256; i++)
         memset(patterns[i], i, PART);
     thread_count = 2 + (int)(word(&random) % 3);
-    /* A record that takes its time: what happens between a question and a record is seen. */
+    /* Makes records slow, so that what happens between a query and a record shows. */
     if (name && strcmp(name, "cuda") == 0 && word(&random) % 2)
         (void)setenv("TARN_SIM_SLOW", "cuEventRecord:1", 0);
     if (name && strcmp(name, "hip") == 0 && word(&random) % 2)
@@ -658,7 +659,7 @@ _Noreturn static void run(uint64_t seed)
         pthread_join(workers[i].thread, NULL);
     end();
     told->over = true;
-    exit(0); /* what the sanitizers found makes it another status */
+    exit(0); /* a finding of the sanitizers changes this status */
 }
 
 static bool run_in_child(uint64_t seed, const struct step *steps, int count)
@@ -684,7 +685,7 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     return false;
 }
 
-/* Whether one of several runs fails in the same way. */
+/* True if one of several runs fails in the same way. */
 static bool still_fails(uint64_t seed, const struct step *steps, int count, const char *what)
 {
     for (int i = 0; i < 6; i++)

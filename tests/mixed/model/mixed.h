@@ -240,8 +240,7 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while any stream captures */
     bool plain;         /* the default pool has plain segments, by its settings */
     unsigned inject;    /* what fails in this step; 0: nothing */
-    /* a compaction that could not end may have left pieces of host memory in place of the device's, and
-     * they are reported */
+    /* pieces of host memory may be mapped and reported, after a compaction that could not end */
     bool compacts;
     bool exports; /* memory of device 0 can be exported */
     bool planned; /* requests follow a plan */

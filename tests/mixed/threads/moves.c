@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What moves memory or takes it away beside the other threads. The process sleeps, with a pool per
- * thread: what others use stays awake. Shares of blocks are exported, sent and imported, one of
- * them by all threads. A compaction runs while others allocate and free, and queue nothing. Caching
- * goes off and on. An observer asks for handles while memory moves. */
+/* Operations that move memory or take it away beside the other threads. The process sleeps, with a
+ * pool per thread; a pool that others use stays awake. Shares of blocks are exported, sent and
+ * imported, one of them by all threads. A compaction runs while others allocate and free, and queue
+ * no work. Caching is turned off and on. An observer asks for handles while memory moves. */
 #include "mixed/threads/threads.h"
 
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ static bool exports; /* the device's memory can be exported */
 
 /* ---- The process asleep ---- */
 
-/* A block in the thread's own pool: made, used or freed. */
+/* Creates, uses or frees a block in the thread's own pool. */
 void op_keep(struct worker *worker)
 {
     int flow = (int)below(worker, STREAMS);
@@ -58,7 +58,7 @@ static void state_is(const struct worker *worker, tarn_pool_state wanted)
        (int)info.state, (int)wanted, worker->number);
 }
 
-/* Memory of this thread's pool alone, beside what nobody uses. */
+/* Makes the memory of this thread's pool sleep, and memory that nobody uses. */
 static void fall_asleep(struct worker *worker)
 {
     worker->discards = below(worker, 4) == 0;
@@ -70,7 +70,8 @@ static void fall_asleep(struct worker *worker)
                                   .rules = &rule,
                                   .rule_count = 1};
     tarn_residue residue = {.size = sizeof residue};
-    uint64_t reasons = BARRED | BIT(TARN_ERROR_BUSY); /* another's sleep, suspend or resume */
+    /* another thread's sleep, suspend or resume is running */
+    uint64_t reasons = BARRED | BIT(TARN_ERROR_BUSY);
     bool prepares = below(worker, 2);
     if (!(prepares ? WELL(reasons, tarn_sleep_prepare, &options, &residue)
                    : WELL(reasons, tarn_sleep, &options, &residue))) {
@@ -106,8 +107,8 @@ void op_sleep(struct worker *worker)
 
 /* ---- Sleepers ---- */
 
-/* Called in the thread that sleeps, and by tarn alone: nothing of the test's keeps the state
- * together. */
+/* A sleeper's callback. Only tarn calls it, in the thread that makes the sleep; the test protects
+ * its state by nothing else. */
 static tarn_status guest_goes(struct worker *owner, int from, int to)
 {
     SO(owner->guest_state == from, "a sleeper's callback out of turn", "state %d, not %d",
@@ -142,7 +143,8 @@ static tarn_status guest_wake(void *user, char *why, size_t room)
     return guest_goes(user, 2, 0);
 }
 
-/* Comes, and goes when it is not called just now; from then on nobody calls it. */
+/* Adds the thread's sleeper, or removes it if it is not being called now. After that nobody may
+ * call it. */
 void op_guest(struct worker *worker)
 {
     const tarn_sleeper_options options = {.size = sizeof options,
@@ -166,7 +168,7 @@ void op_guest(struct worker *worker)
 
 /* ---- Shares ---- */
 
-/* A block that all threads share, of which each import shows the same. */
+/* A block that all threads share; every import shows the same contents. */
 static struct {
     unsigned char *start;
     tarn_share *share; /* NULL: none */
@@ -174,7 +176,7 @@ static struct {
 } common;
 enum { COMMON = 300000, COMMON_VALUE = 0x5a };
 
-/* Through a socket, as to another process. */
+/* Sends a share through a socket, as to another process. */
 static tarn_share *sent(const tarn_share *share)
 {
     int ends[2];
@@ -207,7 +209,7 @@ static struct import *import_slot(struct worker *worker)
     return NULL;
 }
 
-/* What is written through an import is in the block, and the other way round. */
+/* Checks that what is written through an import is in the block, and the other way round. */
 static void through_import(struct worker *worker, struct block *block, struct import *import)
 {
     struct block shown = *block;
@@ -227,7 +229,8 @@ void op_share(struct worker *worker)
     struct import *import = import_slot(worker);
     tarn_share *share = NULL, *copy = NULL;
     tarn_share_info info = {.size = sizeof info};
-    const uint64_t reasons = BIT(TARN_ERROR_NOT_SUPPORTED); /* it was allocated without caching */
+    /* the block was allocated without caching */
+    const uint64_t reasons = BIT(TARN_ERROR_NOT_SUPPORTED);
     if (!exports || !block || !import || !WELL(reasons, tarn_export, block->start, &share))
         return;
     if (WELL(0, tarn_share_info_get, share, &info))
@@ -242,7 +245,7 @@ void op_share(struct worker *worker)
     count(SHARES);
 }
 
-/* The same share by all threads: as long as one of them has it, at one place. */
+/* All threads import the same share. While one of them has it, it must be at one address. */
 void op_common(struct worker *worker)
 {
     struct import *import = import_slot(worker);
@@ -283,19 +286,19 @@ static void common_begin(void)
 void op_compact(struct worker *worker)
 {
     size_t gained = 0;
-    /* What another thread has just anchored */
+    /* Another thread may have anchored it just now */
     const uint64_t reasons = BARRED | SHORT | BIT(TARN_ERROR_BUSY);
     uint64_t now = 0;
     pthread_rwlock_wrlock(&queueing);
-    MINE(machine->time(&now)); /* nobody else moves the clock on while all wait to queue work */
+    MINE(machine->time(&now)); /* no other thread moves the clock while all wait to queue work */
     MINE(machine->advance(now + 1000000000));
     if (WELL(reasons, tarn_compact, 0, below(worker, 2) ? SIZE_MAX : 4 * MIB, &gained))
         count(COMPACTIONS);
     pthread_rwlock_unlock(&queueing);
 }
 
-/* One thread turns caching off and on again, beside the others; what it had at hand it has no more
- * meanwhile. */
+/* One thread turns caching off and on again beside the others. Meanwhile it must not reuse what it
+ * had at hand. */
 void op_caching(struct worker *worker)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -326,8 +329,8 @@ void op_caching(struct worker *worker)
     pthread_mutex_unlock(&one);
 }
 
-/* A handle that is there is given while memory moves; none is made. In a capture it would get a
- * workspace that nobody clears. */
+/* While memory moves, an existing handle is returned and none is created. In a capture the handle
+ * would get a workspace that nobody clears. */
 static void hear(const tarn_mapping *range, void *user)
 {
     struct worker *worker = worker_here;
@@ -362,7 +365,7 @@ void moves_begin_of(struct worker *worker)
     MINE(tarn_pool_tag_set(worker->pool, worker->tag));
 }
 
-/* The one that sleeps has room now. */
+/* Wakes what sleeps, since there is room now. */
 static void wake(struct worker *worker)
 {
     if (worker->night == TARN_SLEEP_PREPARED)

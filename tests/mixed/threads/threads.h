@@ -22,14 +22,14 @@
 
 enum {
     THREADS = 4,
-    STREAMS = 2, /* of a thread */
-    OWN = 16,    /* blocks of a thread */
-    POOLS = 2,   /* shared */
+    STREAMS = 2, /* per thread */
+    OWN = 16,    /* blocks per thread */
+    POOLS = 2,   /* shared pools */
     PART = 64,
     SLOTS = 512,
     LIVE = THREADS * (OWN + 8) + 64,
-    KEPT = 3,    /* blocks of a thread in a pool that sleeps */
-    IMPORTS = 4, /* of a thread, whose work has not ended */
+    KEPT = 3,    /* blocks per thread in a pool that sleeps */
+    IMPORTS = 4, /* per thread, whose work has not ended */
     STEPS_MOST = 4000
 };
 
@@ -44,7 +44,7 @@ struct block {
     unsigned char value;
     unsigned char *start;
     size_t size;
-    int flow; /* of the thread; -1: of another's */
+    int flow; /* a stream of this thread; -1: of another thread */
 };
 
 struct check {
@@ -54,7 +54,7 @@ struct check {
     bool waits;
 };
 
-/* An import that is closed when the work on it has ended. */
+/* An import, which is closed when the work on it has ended. */
 struct import {
     void *pointer; /* NULL: none */
     int flow;
@@ -69,23 +69,23 @@ struct worker {
     struct block blocks[OWN];
     struct check checks[SLOTS];
     pthread_t thread;
-    tarn_pool *pool; /* its own, which sleeps alone */
-    tarn_tag tag;    /* of that */
+    tarn_pool *pool; /* the thread's own pool, which only its sleeps concern */
+    tarn_tag tag;    /* of that pool */
     struct block kept[KEPT];
-    tarn_sleep_state night; /* that this thread has brought about */
-    bool discards;          /* that sleep, the contents */
-    tarn_sleeper guest;     /* its own, which any thread's sleep calls; 0: none */
-    int guest_state;        /* of the callbacks' own: 0 awake, 1 prepared, 2 asleep */
+    tarn_sleep_state night; /* the state that this thread's sleep has reached */
+    bool discards;          /* that sleep discards the contents */
+    tarn_sleeper guest;     /* the thread's own sleeper, which any thread's sleep calls; 0: none */
+    int guest_state;        /* kept by the callbacks: 0 awake, 1 prepared, 2 asleep */
     struct import imports[IMPORTS];
 };
 extern struct worker workers[THREADS];
-extern _Thread_local struct worker *worker_here; /* NULL: none of them */
+extern _Thread_local struct worker *worker_here; /* NULL in other threads */
 extern int thread_count;
 extern tarn_library library;
 extern unsigned char patterns[256][PART];
 
-/* Who queues work shares it, and a compaction has it alone: its caller promises that nobody
- * does. */
+/* A thread that queues work holds it shared. A compaction holds it alone, because its caller
+ * promises that nobody queues work. */
 extern pthread_rwlock_t queueing;
 
 /* Ends the process: `what` names the kind of fault. */
@@ -95,15 +95,16 @@ _Noreturn void fault(const char *what, const char *format, ...)
 #define MINE(call) \
     ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
 
-/* Whether a call went well; else it gave one of `reasons`, which its header names. */
+/* True if a call succeeded. If it did not, it must have returned one of `reasons`, which its header
+ * names. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
 #define WELL(reasons, function, ...) well(#function, function(__VA_ARGS__), (reasons))
 
-/* What another thread's capture, or want of memory, may do to a call. */
+/* Statuses that another thread's capture, or its use of memory, may cause. */
 #define SHORT BIT(TARN_ERROR_OUT_OF_MEMORY)
 #define BARRED BIT(TARN_ERROR_CAPTURE)
 
-/* What was done, for the line that a run prints. */
+/* What was done how often, for the line that a run prints. */
 enum counted {
     ALLOCATIONS,
     CHECKS,
@@ -122,15 +123,17 @@ size_t some_size(struct worker *worker);
 struct block *some_block(struct worker *worker, bool live);
 void taken(struct block *block, void *start, size_t size, int flow);
 void give_back(struct worker *worker, struct block *block);
-/* Demands what was written last, at both ends, writes anew, is busy, and demands that. */
+/* Demands what was written last, at both ends; writes a new value, is busy, and demands that
+ * value. */
 void use(struct worker *worker, int index, struct block *block);
-/* Demands later that the bytes hold `value` now; queue_end() ends what was queued on the stream. */
+/* check_later(): demands in the stream's order that the bytes have the value that they should have
+ * now. queue_end(): ends the work that was queued on the stream. */
 void check_later(struct worker *worker, int index, const unsigned char *at, size_t size, int value);
 void queue_end(struct worker *worker, int index);
 bool has_ended(const struct worker *worker, int index, uint32_t number);
 
-/* moves.c. The first before tarn has reserved memory, the last when only the main thread is left:
- * what sleeps wakes first. */
+/* In moves.c. moves_begin(): call it before tarn has reserved memory. moves_end(): call it when
+ * only the main thread is left; what sleeps then wakes first. */
 void moves_begin(uint64_t random);
 void moves_begin_of(struct worker *worker);
 void op_sleep(struct worker *worker);
