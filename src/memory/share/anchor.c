@@ -53,16 +53,11 @@ static struct anchor *find_locked(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* An anchor that is about to be entered. If the set has an equal one, that one's count is increased
- * instead. */
-struct entering {
-    struct anchor *anchor; /* NULL once the set owns it */
-};
-
+/* Enters the anchor that `argument`, a struct anchor **, points to, and clears that pointer. If the
+ * set has an equal anchor, it counts that one once more, and leaves the pointer to the caller. */
 static tarn_status enter(struct store *store, const tarn_block_info *block, void *argument)
 {
-    struct entering *entering = argument;
-    struct anchor *anchor = entering->anchor;
+    struct anchor **entering = argument, *anchor = *entering;
     size_t left = block->usable_size - (anchor->start - (uintptr_t)block->base);
     if (anchor->size > left)
         return failed(TARN_ERROR_INVALID_POINTER,
@@ -81,7 +76,7 @@ static tarn_status enter(struct store *store, const tarn_block_info *block, void
         anchor->count = 1;
         pieces_anchor(anchor->arena, anchor->start, anchor->size);
         tree_insert(&anchors, &anchor->node);
-        entering->anchor = NULL;
+        *entering = NULL;
     }
     mutex_unlock(&anchors_lock);
     return TARN_OK;
@@ -104,13 +99,13 @@ tarn_status tarn_anchor(const void *pointer, size_t size)
     tarn_status status = process_check();
     if (status)
         return status;
-    struct entering entering = {object_alloc(&anchor_objects)};
-    if (!entering.anchor)
+    struct anchor *anchor = object_alloc(&anchor_objects);
+    if (!anchor)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an anchor");
-    entering.anchor->start = (uintptr_t)pointer;
-    entering.anchor->size = size;
-    status = pointer_do_settled(pointer, enter, &entering);
-    object_free(&anchor_objects, entering.anchor);
+    anchor->start = (uintptr_t)pointer;
+    anchor->size = size;
+    status = pointer_do_settled(pointer, enter, &anchor);
+    object_free(&anchor_objects, anchor);
     return status;
 }
 

@@ -202,7 +202,8 @@ bool board_has_exporter(const struct board *board)
     return fcntl(board->own, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-struct range {
+/* Bytes of the file that may have more locks. */
+struct unsearched {
     uint64_t start, end;
 };
 
@@ -212,12 +213,12 @@ struct range {
 tarn_status board_importers(const struct board *board, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct range ranges[BOARD_IMPORTERS + 2] = {{1, (uint64_t)INT64_MAX}};
+    struct unsearched ranges[BOARD_IMPORTERS + 2] = {{1, (uint64_t)INT64_MAX}};
     uint64_t deadline = ticks_of_system() + BOARD_COUNT_NS;
     *count = 0;
     for (size_t left = 1;
          left && *count < BOARD_IMPORTERS && (!*count || ticks_of_system() < deadline);) {
-        struct range range = ranges[--left];
+        struct unsearched range = ranges[--left];
         struct flock lock = lock_at(F_WRLCK, range.start, range.end - range.start);
         if (fcntl(board->own, F_OFD_GETLK, &lock))
             return refused("F_OFD_GETLK");
@@ -227,9 +228,9 @@ tarn_status board_importers(const struct board *board, size_t *count)
         uint64_t start = (uint64_t)lock.l_start,
                  end = lock.l_len > 0 ? start + (uint64_t)lock.l_len : range.end;
         if (range.start < start)
-            ranges[left++] = (struct range){range.start, start};
+            ranges[left++] = (struct unsearched){range.start, start};
         if (end < range.end)
-            ranges[left++] = (struct range){end, range.end};
+            ranges[left++] = (struct unsearched){end, range.end};
     }
     return TARN_OK;
 }
