@@ -39,8 +39,8 @@ struct device {
 
     mutex lock; /* of the five fields below */
     /* tarn's shared streams by priority, created when they are first handed out */
-    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT];
-    unsigned pool_next[STREAM_PRIORITIES];      /* the place in `pool` that is handed out next */
+    struct stream *shared[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT];
+    unsigned shared_next[STREAM_PRIORITIES];    /* the place in `shared` that is handed out next */
     struct stream *returned[STREAM_PRIORITIES]; /* streams between two leases, last in first out */
     struct stream *thread_ended;                /* per-thread streams of threads that have ended */
     struct mark *spare_marks;                   /* marks without holders, for reuse */

@@ -577,36 +577,37 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
         return status;
 
     mutex_lock(&found->lock);
-    struct stream **place = &found->pool[index][found->pool_next[index] % TARN_STREAM_SHARED_COUNT];
-    struct stream *pooled = *place;
-    if (pooled)
-        found->pool_next[index]++;
+    struct stream **place =
+        &found->shared[index][found->shared_next[index] % TARN_STREAM_SHARED_COUNT];
+    struct stream *shared = *place;
+    if (shared)
+        found->shared_next[index]++;
     mutex_unlock(&found->lock);
 
     /* Created without the lock; if two threads create the same one, the second gets another place
      * or is destroyed */
-    if (!pooled) {
-        status = stream_create(found, priority, STREAM_IS_POOLED, &pooled);
+    if (!shared) {
+        status = stream_create(found, priority, STREAM_IS_SHARED, &shared);
         if (status)
             return status;
         mutex_lock(&found->lock);
         unsigned tried = 0;
         while (tried < TARN_STREAM_SHARED_COUNT &&
-               found->pool[index][found->pool_next[index] % TARN_STREAM_SHARED_COUNT]) {
-            found->pool_next[index]++;
+               found->shared[index][found->shared_next[index] % TARN_STREAM_SHARED_COUNT]) {
+            found->shared_next[index]++;
             tried++;
         }
         if (tried < TARN_STREAM_SHARED_COUNT) {
-            found->pool[index][found->pool_next[index]++ % TARN_STREAM_SHARED_COUNT] = pooled;
-        } else { /* the pool filled up meanwhile: this one serves leases */
-            pooled->next = found->returned[index];
-            found->returned[index] = pooled;
-            atomic_store(&pooled->returned, true);
-            pooled = found->pool[index][found->pool_next[index]++ % TARN_STREAM_SHARED_COUNT];
+            found->shared[index][found->shared_next[index]++ % TARN_STREAM_SHARED_COUNT] = shared;
+        } else { /* other threads have made all of them meanwhile: this one serves leases */
+            shared->next = found->returned[index];
+            found->returned[index] = shared;
+            atomic_store(&shared->returned, true);
+            shared = found->shared[index][found->shared_next[index]++ % TARN_STREAM_SHARED_COUNT];
         }
         mutex_unlock(&found->lock);
     }
-    *stream = stream_value(pooled);
+    *stream = stream_value(shared);
     return TARN_OK;
 }
 
@@ -653,7 +654,7 @@ static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool 
     mutex_lock(&device->lock);
     *is = stream->leased == leased && !atomic_load(&stream->returned) &&
           stream_value(stream) == value;
-    struct stream **places = device->pool[-stream->priority];
+    struct stream **places = device->shared[-stream->priority];
     for (int i = 0; *is && !leased && i < TARN_STREAM_SHARED_COUNT; i++)
         places[i] = places[i] == stream ? NULL : places[i];
     mutex_unlock(&device->lock);
@@ -666,7 +667,7 @@ static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool 
 
 tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is)
 {
-    *is = stream->origin == STREAM_IS_POOLED && is_abandoned(stream);
+    *is = stream->origin == STREAM_IS_SHARED && is_abandoned(stream);
     return *is ? abandoned_end(stream, value, false, is) : TARN_OK;
 }
 

@@ -198,7 +198,7 @@ void streams_destroy(void)
         mark_release(stream->last_work);
         mark_release(stream->proof);
         stream->last_work = stream->proof = NULL;
-        bool ours = stream->origin == STREAM_IS_POOLED || stream->origin == STREAM_IS_LEASED ||
+        bool ours = stream->origin == STREAM_IS_SHARED || stream->origin == STREAM_IS_LEASED ||
                     (stream->origin == STREAM_IS_THREADS && !stream->owner);
         if (ours)
             driver->stream_destroy(stream->device, stream->native);
