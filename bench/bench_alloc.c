@@ -11,7 +11,8 @@
  * first 64 bytes of each block are written
  * after the allocation.
  *
- * usage: bench_alloc [scaling]     "scaling": only the table by the number of threads */
+ * usage: bench_alloc [scaling|latencies]     "scaling": only the table by the number of threads;
+ *                                            "latencies": only single calls by the same */
 #include "bench_alloc/measure.h"
 
 #include <dirent.h>
@@ -156,6 +157,10 @@ int main(int argc, char **argv)
     peers_open();
     if (argc > 1 && strcmp(argv[1], "scaling") == 0) {
         bench_scaling();
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "latencies") == 0) {
+        bench_spread();
         return 0;
     }
     small_blocks(false);

@@ -38,6 +38,7 @@ void **slots_make(const struct sequence *sequence);
 
 /* The parts of bench_alloc that are not a table of medians. */
 void bench_latencies(const struct sequence *sequence);
+void bench_spread(void);
 void bench_threads(void);
 void bench_scaling(void);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <tarn/host.h>
 #include <tarn/stream.h>
+#include <tarn/trace.h>
 
 #ifdef TARN_HAVE_MIMALLOC
 #include <mimalloc.h>
@@ -62,6 +63,14 @@ static void tarn_stream_use(int stream)
         die("tarn_stream_set", "failed");
 }
 
+static tarn_status (*trace_start)(const tarn_trace_options *options), (*trace_stop)(void);
+
+static void tarn_trace_set(bool on)
+{
+    if ((on ? trace_start(NULL) : trace_stop()) != TARN_OK)
+        die("the trace", "failed");
+}
+
 static void tarn_open(void)
 {
     const char *path = getenv("TARN_LIBRARY");
@@ -78,6 +87,9 @@ static void tarn_open(void)
     FUNCTION(library, "tarn_stream_shared_get", tarn_shared_get);
     FUNCTION(library, "tarn_stream_set", tarn_set);
     tarn->stream_use = tarn_stream_use;
+    FUNCTION(library, "tarn_trace_start", trace_start);
+    FUNCTION(library, "tarn_trace_stop", trace_stop);
+    tarn->trace_set = tarn_trace_set;
     FUNCTION(library, "tarn_version", version);
     FUNCTION(library, "tarn_host_configuration_set", configure);
     if (configure(&config) != TARN_OK)
@@ -89,7 +101,7 @@ static void mimalloc_open(void)
 {
 #ifdef TARN_HAVE_MIMALLOC
     int version = mi_version(); /* 209 is 2.0.9 */
-    peers[peer_count++] = (struct peer){"mimalloc", mi_malloc, mi_free, NULL, NULL};
+    peers[peer_count++] = (struct peer){"mimalloc", mi_malloc, mi_free, NULL, NULL, NULL};
     printf("mimalloc %d.%d.%d\n", version / 100, version / 10 % 10, version % 10);
 #else
     puts("mimalloc: not built in (libmimalloc-dev): left out");
@@ -167,7 +179,7 @@ static void umf_open(void)
     int (*version)(void);
     FUNCTION(library, "umfGetCurrentVersion", version);
     int number = version();
-    peers[peer_count++] = (struct peer){"UMF", umf_alloc, umf_free, NULL, NULL};
+    peers[peer_count++] = (struct peer){"UMF", umf_alloc, umf_free, NULL, NULL, NULL};
     printf("UMF %d.%d, disjoint pool over the system's memory\n", number >> 16, number & 0xffff);
 }
 

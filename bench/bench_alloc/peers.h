@@ -6,6 +6,7 @@
 #ifndef BENCH_ALLOC_PEERS_H
 #define BENCH_ALLOC_PEERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <tarn/status.h>
 
@@ -19,6 +20,7 @@ struct peer {
     void (*stream_use)(
         int stream); /* gives the calling thread one of 16 streams; -1: the default one. NULL: it
                         knows none */
+    void (*trace_set)(bool on); /* starts and stops its trace; NULL: it has none */
 };
 
 extern struct peer peers[PEERS];
