@@ -60,6 +60,12 @@ uint32_t trace_place_of_device(int device, const uint64_t pool[2])
     return trace_place(&place);
 }
 
+uint32_t trace_place_of_device_keep(int device, const uint64_t pool[2])
+{
+    struct trace_place place = {.pool = {pool[0], pool[1]}, .device = device};
+    return trace_place_keep(&place);
+}
+
 uint32_t trace_text(const char *text)
 {
     struct trace_text copy = {""};

@@ -23,6 +23,8 @@ uint32_t trace_place_of_stream_keep(const struct stream *stream, unsigned incarn
                                     const uint64_t pool[2]);
 /* The number of a place that is a pool of a device and no stream. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);
+/* The same, valid until trace_place_drop(). */
+uint32_t trace_place_of_device_keep(int device, const uint64_t pool[2]);
 /* The number of a text, which kinds of records that have a text store as their address. */
 uint32_t trace_text(const char *text);
 

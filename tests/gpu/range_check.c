@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ranges on hardware: how many addresses one has; whether pages that go from stream to stream, and
- * to other addresses, are ever written by an earlier owner's late kernel; that memory which is still
- * in use is mapped a second time; and what a commit and a decommit cost, with memory that is still
- * mapped, by one thread and by eight, and with memory that is mapped for it, beside the same calls
- * of the driver. */
+/* Ranges on hardware: how many addresses one has; whether pages that go from stream to stream,
+ * and to other addresses, are ever written by an earlier owner's late kernel; that memory which
+ * is still in use is mapped a second time; and what a commit and a decommit cost, with memory
+ * that is still mapped, by one thread and by eight, and with memory that is mapped for it,
+ * beside the same calls of the driver. */
 #include "gpu.h"
 
 #include <pthread.h>

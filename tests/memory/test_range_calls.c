@@ -252,13 +252,32 @@ static bool take(const void *data, size_t size, void *user)
     return true;
 }
 
+/* Of the runs of pages of a range: their segments, and bytes of parts by state. */
+static size_t seen, parts[3];
+
+static void look(const tarn_memory_segment *segment, void *user)
+{
+    if ((uintptr_t)segment->address - base >= ENTRIES * PAGE)
+        return;
+    (void)user;
+    CHECK(segment->is_virtual && segment->device == 0);
+    seen++;
+    for (size_t i = 0; i < segment->part_count; i++)
+        parts[segment->parts[i].state] += segment->parts[i].bytes;
+}
+
 static void a_snapshot_has_the_pages(void)
 {
     start();
     tarn_range *range = range_of(NULL, 16 * PAGE);
+    base = (uintptr_t)address_of(range, 0);
     OK(tarn_trace_start(NULL));
     OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 4 * PAGE, PAGE, stream));
     OK(tarn_range_decommit(range, PAGE, PAGE, stream));
+    OK(tarn_memory_list(look, NULL));
+    CHECK(seen == 2 && parts[TARN_MEMORY_LIVE] == 2 * PAGE && parts[TARN_MEMORY_FREE] == PAGE);
+    OK(tarn_range_decommit(range, 4 * PAGE, PAGE, stream));
     OK(tarn_device_trim(0, 0));
     char *text = calloc(1, 1);
     OK(tarn_snapshot_print(take, &text, NULL));

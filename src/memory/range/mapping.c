@@ -26,10 +26,8 @@ static bool has_piece(const struct tarn_range *range, size_t page)
 static void trace(const struct tarn_range *range, enum trace_kind kind, uintptr_t address,
                   size_t size)
 {
-    const struct store *store = range->store;
     if (trace_is_on())
-        trace_event(kind, trace_place_of_device(store->arena->device->number, store->id), address,
-                    size, 0);
+        trace_event(kind, range->place, address, size, 0);
 }
 
 /* Observers ------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "device/capture.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
+#include "memory/heap/traced.h"
 #include "memory/pool/block.h"
 #include "memory/settings/hooks.h"
 
@@ -69,6 +70,16 @@ static void watch(const struct call *call, bool committed)
         driver->owner_clear(device, start, size);
 }
 
+/* A page is a block in the trace: of the stream that commits or decommits it. */
+static void trace(const struct call *call, enum trace_kind kind)
+{
+    const struct tarn_range *range = call->range;
+    if (!trace_is_on())
+        return;
+    for (size_t i = call->first; i < call->end; i++)
+        trace_event(kind, range->place, range->start + i * range->page_size, range->page_size, 0);
+}
+
 /* Commit --------------------------------------------------------------------------------------- */
 
 /* Commits pages that are decommitted on the stream. False if one of them is not; then none is
@@ -108,6 +119,8 @@ tarn_status tarn_range_commit(tarn_range *range, size_t offset, size_t bytes, ta
         status = range_commit_slowly(range, call.first, call.end, call.stream);
     if (!status)
         watch(&call, true);
+    if (!status)
+        trace(&call, TRACE_alloc);
     return status;
 }
 
@@ -162,6 +175,7 @@ tarn_status tarn_range_decommit(tarn_range *range, size_t offset, size_t bytes, 
         return status;
     }
     watch(&call, false);
+    trace(&call, TRACE_free_remote); /* before it can be committed again */
     leave_decommitted(&call);
     if (debug_has(DEBUG_BLOCKS))
         range_settle(range);
@@ -380,6 +394,7 @@ tarn_status tarn_range_create(const tarn_range_options *given, size_t bytes, tar
     status = reserve(range);
     if (status)
         goto fail_range;
+    range->place = trace_place_of_device_keep(store->arena->device->number, store->id);
     range_enter(range);
     *result = range;
     return TARN_OK;
@@ -482,6 +497,7 @@ void range_dispose(struct tarn_range *range)
     range_remove(range);
     sweep_locked(range);
     orders_destroy(range);
+    trace_place_drop(range->place);
     for (size_t at = 0; at < range->chunk_count; at++)
         pages_unmap(range_chunk(range, at * CHUNK_PAGES), sizeof(struct chunk));
     pages_unmap(range->chunks, range->chunk_count * sizeof *range->chunks);

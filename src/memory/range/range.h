@@ -107,6 +107,7 @@ struct tarn_range {
     atomic_uint_fast64_t epoch;
     _Atomic(struct chunk *) *chunks;
     size_t chunk_count;
+    uint32_t place; /* in the trace, kept; constant */
 
     mutex lock;
     struct order *orders;
@@ -174,6 +175,10 @@ void range_dispose(struct tarn_range *range);
 /* The next range of a device, by address; NULL starts and ends. The caller shares `moving` or
  * `mapping`, so that none is removed. */
 struct tarn_range *range_next(const struct arena *arena, struct tarn_range *range);
+/* The same between these two calls, without more. */
+void ranges_stay(void);
+struct tarn_range *range_next_staying(const struct arena *arena, struct tarn_range *range);
+void ranges_may_go(void);
 /* Whether there is any; one load. */
 bool ranges_any(void);
 bool range_has(uintptr_t address);

@@ -53,14 +53,30 @@ void range_remove(struct tarn_range *range)
     mutex_unlock(&range_set_lock);
 }
 
-struct tarn_range *range_next(const struct arena *arena, struct tarn_range *range)
+void ranges_stay(void)
 {
     mutex_lock(&range_set_lock);
+}
+
+void ranges_may_go(void)
+{
+    mutex_unlock(&range_set_lock);
+}
+
+struct tarn_range *range_next_staying(const struct arena *arena, struct tarn_range *range)
+{
     struct tree_node *node = range ? tree_next(&range->node) : tree_first(&ranges);
     while (node && TREE_ENTRY(node, struct tarn_range, node)->store->arena != arena)
         node = tree_next(node);
-    mutex_unlock(&range_set_lock);
     return node ? TREE_ENTRY(node, struct tarn_range, node) : NULL;
+}
+
+struct tarn_range *range_next(const struct arena *arena, struct tarn_range *range)
+{
+    ranges_stay();
+    range = range_next_staying(arena, range);
+    ranges_may_go();
+    return range;
 }
 
 static bool ends_after(const struct tree_node *node, uint64_t address)

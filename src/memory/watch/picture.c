@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
-#include "memory/pool/pool.h"
+#include "memory/range/range.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,12 +139,69 @@ static bool add_pools(struct picture *picture, struct arena *arena)
     return done;
 }
 
+/* Whether a page has memory that is its own. */
+static const struct page *page_with_memory(const struct tarn_range *range, size_t page)
+{
+    const struct page *at = range_page(range, page);
+    enum page_state state = at ? word_state(atomic_load(&at->word)) : PAGE_EMPTY;
+    return state == PAGE_EMPTY || state == PAGE_LEFT ? NULL : at;
+}
+
+/* Each run of pages of a range is a segment, and each committed page a block. */
+static bool add_range(struct picture *picture, const struct tarn_range *range)
+{
+    for (size_t page = 0, end; page < range->pages; page = end) {
+        const struct page *at = page_with_memory(range, page);
+        struct picture_segment segment = {
+            .address = range->start + page * range->page_size,
+            .place = range->place,
+            .large = true,
+            .virtual = true,
+            .first_block = picture->blocks.count,
+        };
+        end = at || range_chunk(range, page) ? page + 1
+                                             : page / CHUNK_PAGES * CHUNK_PAGES + CHUNK_PAGES;
+        if (!at)
+            continue;
+        for (end = page; end < range->pages && (at = page_with_memory(range, end)); end++) {
+            bool live = word_state(atomic_load(&at->word)) == PAGE_COMMITTED;
+            if (!add_block(picture, &segment,
+                           (struct picture_block){
+                               .address = range->start + end * range->page_size,
+                               .size = range->page_size,
+                               .requested = live ? range->page_size : 0,
+                               .state = live ? PICTURE_LIVE : PICTURE_FREE,
+                           }))
+                return false;
+            segment.size += range->page_size;
+        }
+        segment.block_count = picture->blocks.count - segment.first_block;
+        struct picture_segment *added = list_add(&picture->segments, sizeof *added);
+        if (!added)
+            return false;
+        *added = segment;
+    }
+    return true;
+}
+
+static bool add_ranges(struct picture *picture, const struct arena *arena)
+{
+    bool done = true;
+    ranges_stay();
+    for (struct tarn_range *range = range_next_staying(arena, NULL); range && done;
+         range = range_next_staying(arena, range))
+        done = !range->place || add_range(picture, range);
+    ranges_may_go();
+    return done;
+}
+
 static bool add_heaps(struct picture *picture, struct picture_device *device, struct arena *arena)
 {
     heaps_stop(arena);
     bool done = add_pools(picture, arena);
     for (struct heap *heap = arena->heaps; heap && done; heap = heap->next)
         done = add_heap(picture, heap);
+    done = done && add_ranges(picture, arena);
     mutex_lock(&arena->lock);
     device->reserved = arena->reserved;
     device->limit = arena->limit;
