@@ -267,7 +267,7 @@ static void mapping(void)
     double ratio = range[TIMES / 2] / driver[TIMES / 2];
     snprintf(text, sizeof text, "%.1f us, the driver's calls alone %.1f us: %.2f x",
              range[TIMES / 2], driver[TIMES / 2], ratio);
-    gpu_verdict(gpu_is_simulated || ratio <= 1.5, name, text);
+    gpu_verdict(gpu_is_simulated || ratio <= 1.2, name, text);
 }
 
 int main(void)

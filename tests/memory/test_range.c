@@ -203,6 +203,11 @@ static void the_pools_limit_holds(void)
     CHECK(info_of(range).committed == 3 * PAGE);
     OK(tarn_range_commit(range, 8 * PAGE, PAGE, stream));
     CHECK(pool_stats_of(pool).num_ooms == 1);
+    /* What fails keeps no memory, and one that can never fit takes none from others */
+    uint64_t unmaps = calls_of(0, "unmap");
+    GIVES(tarn_range_commit(range, 16 * PAGE, 32 * PAGE, stream), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(pool_stats_of(pool).reserved_bytes[0].current == (int64_t)(4 * PAGE) &&
+          calls_of(0, "unmap") == unmaps);
     OK(tarn_range_decommit(range, 0, 3 * PAGE, stream));
     OK(tarn_range_decommit(range, 8 * PAGE, PAGE, stream));
     OK(tarn_pool_release(pool));

@@ -156,6 +156,25 @@ static void collect_aliases_locked(struct commit *commit, size_t wanted)
     }
 }
 
+/* Creates what the pieces lack of `wanted` bytes. On failure nothing of that stays, so that it does
+ * not keep memory from others. */
+static enum outcome create(struct commit *commit, size_t wanted)
+{
+    struct tarn_range *range = commit->range;
+    struct piece_list created = {0};
+    struct piece *piece = NULL;
+    tarn_status status = TARN_OK;
+    while (!status && commit->pieces.bytes + created.bytes < wanted) {
+        status = piece_create(range->store, range->page_size, CHARGE_GROWTH, &piece);
+        if (!status)
+            pieces_push(&created, piece);
+    }
+    while (status && (piece = pieces_pop(&created)))
+        (void)piece_release(piece);
+    pieces_append(&commit->pieces, &created);
+    return status ? fail(commit, status) : DONE;
+}
+
 static enum outcome gather_locked(struct commit *commit)
 {
     struct tarn_range *range = commit->range;
@@ -180,14 +199,7 @@ static enum outcome gather_locked(struct commit *commit)
     wanted -= commit->alias_count * range->page_size;
     if (commit->pieces.bytes < wanted && !commit->may_create)
         return GROWS;
-    while (commit->pieces.bytes < wanted) {
-        struct piece *piece = NULL;
-        tarn_status status = piece_create(store, range->page_size, CHARGE_GROWTH, &piece);
-        if (status)
-            return fail(commit, status);
-        pieces_push(&commit->pieces, piece);
-    }
-    return DONE;
+    return create(commit, wanted);
 }
 
 /* An attempt ----------------------------------------------------------------------------------- */
@@ -288,12 +300,24 @@ static size_t room_of(struct arena *arena, const struct store *store, size_t byt
     return reserved > bytes ? reserved - bytes : 0;
 }
 
+/* Whether a commit wants more than the device, or a limit, can ever hold. */
+static bool is_hopeless(const struct store *store, size_t bytes)
+{
+    struct arena *arena = store->arena;
+    mutex_lock(&arena->lock);
+    size_t own = atomic_load(&store->limit), most = arena->limit < own ? arena->limit : own;
+    mutex_unlock(&arena->lock);
+    return bytes > most || bytes > arena->device->properties.memory;
+}
+
 /* What helps when memory is short, one thing after the other. False if all was tried. */
 static bool make_room(const struct commit *commit, int step)
 {
     struct store *store = commit->range->store;
     struct arena *arena = store->arena;
-    size_t bytes = (commit->end - commit->first) * commit->range->page_size;
+    size_t bytes = commit->wanting * commit->range->page_size;
+    if (is_hopeless(store, bytes))
+        return false;
     if (step == 0)
         (void)ranges_relieve(arena, bytes);
     else if (step == 1 && !store_is_default(store))
