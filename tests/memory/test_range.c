@@ -393,6 +393,25 @@ static void a_stream_may_go(void)
     end(range);
 }
 
+/* Also with pages that are mapped a second time, and with committed ones. */
+static void nothing_of_a_range_stays(void)
+{
+    start();
+    uint64_t before = 0;
+    for (int i = 0; i < 20; i++) {
+        tarn_range *range = range_of(NULL, 1024 * PAGE);
+        OK(tarn_range_commit(range, 1000 * PAGE, 4 * PAGE, stream));
+        work_on(stream, address_of(range, 1000), PAGE, 1000000);
+        OK(tarn_range_decommit(range, 1000 * PAGE, 2 * PAGE, stream));
+        OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+        OK(tarn_range_hold(range, 0, PAGE, NULL));
+        OK(tarn_range_unhold(range, 0, PAGE));
+        end(range);
+        before = i == 2 ? metadata_bytes() : before;
+    }
+    CHECK(metadata_bytes() == before && ledger_of(0).reserved_addresses == 4 * MEMORY);
+}
+
 static tarn_range *forked;
 
 static void in_the_child(void)
@@ -441,6 +460,7 @@ int main(void)
         CHILD_TEST(a_suspend_takes_what_is_decommitted),
         CHILD_TEST(a_checkpoint_leaves_ranges_alone),
         CHILD_TEST(a_stream_may_go),
+        CHILD_TEST(nothing_of_a_range_stays),
         CHILD_TEST(after_a_fork_and_a_shutdown_calls_are_refused),
     };
     return cmocka_run_group_tests_name("range", tests, NULL, NULL);

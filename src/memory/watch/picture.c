@@ -147,7 +147,7 @@ static const struct page *page_with_memory(const struct tarn_range *range, size_
     return state == PAGE_EMPTY || state == PAGE_LEFT ? NULL : at;
 }
 
-/* Each run of pages of a range is a segment, and each committed page a block. */
+/* Every run of pages is a segment, and every committed page is a block. */
 static bool add_range(struct picture *picture, const struct tarn_range *range)
 {
     for (size_t page = 0, end; page < range->pages; page = end) {
