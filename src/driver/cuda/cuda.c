@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* CUDA's devices, memory, streams and events as entries of the driver table. Each is one vendor
- * call between cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in
- * relaxed mode: allocations, mappings, queries, waits. What belongs in a capture does not:
- * recordings, waits of streams, copies, host functions. */
+ * call between cuda_enter() and cuda_leave(). Calls that a global capture of any thread forbids run
+ * in relaxed mode: allocations, mappings, queries, waits. Calls that belong into a capture do not:
+ * records, waits of streams, copies, host functions. */
 #include "driver/cuda/cuda.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -20,9 +20,9 @@ tarn_status cuda_device_count(int *count)
     return TARN_OK;
 }
 
-/* The range takes a context to ask for. A device without one is not given one for that: 0 to -5 is
- * what every device since 2017 has, and a stream of a priority beyond the range gets the nearest in
- * it. */
+/* The real range can only be asked for in a context, and a device without one gets none for that.
+ * Then it is 0 to -5, which every device since 2017 has; a stream of a priority outside the range
+ * gets the nearest in it. */
 static void priorities(int number, int *least, int *greatest)
 {
     const struct cuda_device *device = &cuda.device[number];
@@ -80,7 +80,7 @@ tarn_status cuda_activate(int device)
     cu_context context;
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
-    struct cuda_scope scope; /* for the relaxed mode, in which a context can be made during a
+    struct cuda_scope scope; /* for the relaxed mode, in which a context can be created during a
                                 capture */
     tarn_status status = cuda_enter(device, true, &scope);
     if (!status)
@@ -101,7 +101,7 @@ tarn_status cuda_current(int *device)
     cu_result code = cuda.call.cuCtxGetCurrent(&context);
     if (code)
         return cuda_failed(code, "cuCtxGetCurrent");
-    if (!context) { /* the CUDA runtime calls device 0 the current one then */
+    if (!context) { /* then the CUDA runtime calls device 0 current */
         *device = 0;
         return TARN_OK;
     }
@@ -241,7 +241,7 @@ tarn_status cuda_free_async(int device, uintptr_t address, driver_stream stream)
     return cuda_leave(&scope, code, "cuMemFreeAsync of %p", (void *)address);
 }
 
-/* Portable: pinned for every context, made or yet to come. */
+/* Portable: pinned for every context, present and future. */
 tarn_status cuda_host_alloc(int device, size_t size, uintptr_t *address)
 {
     void *result = NULL;
@@ -298,7 +298,7 @@ tarn_status cuda_host_unregister(int device, uintptr_t address)
     return cuda_leave(&scope, code, "cuMemHostUnregister of %p", (void *)address);
 }
 
-/* The way into a call of the virtual memory, which not every device has. */
+/* Enters a call on virtual memory, which not every device has. */
 static tarn_status enter_virtual(int device, const char *call, struct cuda_scope *scope)
 {
     tarn_status status = cuda_enter(device, true, scope);
@@ -460,7 +460,7 @@ tarn_status cuda_export(int device, driver_piece piece, int *file)
     return TARN_OK;
 }
 
-/* The descriptor goes by value. CUDA says of no piece how large it is: one of another size is
+/* The descriptor is passed by value. CUDA does not tell the size of a piece: a wrong size is
  * refused by the map. */
 tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
 {
@@ -525,8 +525,8 @@ static cu_result device_of(cu_context context, cu_device *device)
     return code;
 }
 
-/* Drivers before 12.5 know streams of green contexts by a context that is not the primary one,
- * though that is theirs; there the device alone is compared. */
+/* Drivers before 12.5 report another context than the primary one for streams of green contexts.
+ * There only the device is compared. */
 static cu_result is_primary(const struct cuda_device *device, cu_stream stream, bool *is)
 {
     cu_context context = NULL;
@@ -565,7 +565,7 @@ tarn_status cuda_stream_check(int device, driver_stream stream)
                   device);
 }
 
-/* A stream that captures does not tell its number, in relaxed mode neither: cuStreamGetId() gives
+/* A stream that captures does not tell its number, even in relaxed mode: cuStreamGetId() returns
  * 900 and invalidates the capture (driver 580.159, H200). */
 tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *number)
 {
@@ -596,7 +596,7 @@ tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *numbe
     return TARN_OK;
 }
 
-/* Whether work has finished: "not yet" is an answer and no failure. */
+/* A query: "not ready" is an answer, not an error. */
 static tarn_status leave_query(const struct cuda_scope *scope, cu_result code, const char *call)
 {
     return code == CU_NOT_READY ? cuda_leave_silently(scope, code)
@@ -757,7 +757,7 @@ tarn_status cuda_peer_enable(int device, int peer)
             return status;
         }
         code = cuda.call.cuCtxEnablePeerAccess(context, 0);
-        if (code == CU_PEER_ALREADY_ENABLED) /* by whoever shares the primary context: as good */
+        if (code == CU_PEER_ALREADY_ENABLED) /* enabled by another user of the primary context */
             code = CU_OK;
     }
     return cuda_leave(&scope, code, "cuCtxEnablePeerAccess to device %d", peer);

@@ -73,19 +73,19 @@ struct cu_pool_properties {
     unsigned char reserved[54];
 };
 
-/* How one node of a graph depends on another. Zero: on the whole of it. */
+/* How one node of a graph depends on another. All zero: on the whole of it. */
 struct cu_edge {
     unsigned char from_port, to_port, type;
     unsigned char reserved[5];
 };
 
-/* A kernel node: it has either `parameters`, a pointer to each, or `extra`, a list that ends with
- * CU_PARAM_END and names one buffer of all. */
+/* A kernel node. It has either `parameters`, a pointer to each, or `extra`, a list that ends with
+ * CU_PARAM_END and names one buffer with all of them. */
 struct cu_kernel_node {
     cu_function function;
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
     void **parameters, **extra;
-    cu_kernel kernel; /* where there is no function */
+    cu_kernel kernel; /* if there is no function */
     cu_context context;
 };
 
@@ -112,7 +112,7 @@ struct cu_copy_node {
     size_t width, height, depth;
 };
 
-/* An operation of a batch: one that waits for a value, or writes one, has an address. */
+/* An operation of a batch. Waits for a value, and writes of one, have an address. */
 union cu_memory_operation {
     unsigned operation; /* CU_OPERATION_* */
     struct {
@@ -249,8 +249,8 @@ union cu_attribute_value {
     CUDA_RESULT_LIST(X)    \
     CUDA_CONSTANT_LIST(X)
 
-/* Streams that need not be made: the legacy stream, as is NULL, and the calling thread's own
- * default one. */
+/* The constants for the legacy stream, which NULL means too, and the calling thread's default
+ * stream. */
 #define CU_LEGACY_STREAM ((cu_stream)1)
 #define CU_THREADS_STREAM ((cu_stream)2)
 
@@ -260,10 +260,10 @@ enum cu_value {
 #undef X
 };
 
-/* X(name for cuGetProcAddress, version of the prototype, exported symbol, whether tarn cannot do
- * without, parameters). One name may have several prototypes: the version asked for is always that
- * of the one declared here, never the driver's (cuCtxGetDevice of 13.0 takes two arguments). Named
- * by the exported symbol, so no two are called alike. */
+/* X(name for cuGetProcAddress, version of the prototype, exported symbol, whether tarn needs it,
+ * parameters). A name may have several prototypes: the version asked for is that of the prototype
+ * declared here, never the driver's (cuCtxGetDevice of 13.0 takes two arguments). Entries are named
+ * by exported symbol, which is unique. */
 #define CUDA_CALL_LIST(X)                                                                         \
     X(cuDriverGetVersion, 2020, cuDriverGetVersion, true, (int *version))                         \
     X(cuGetErrorName, 6000, cuGetErrorName, false, (cu_result code, const char **text))           \
@@ -403,7 +403,7 @@ enum cu_value {
       (int *can, cu_device device, cu_device peer))                                               \
     X(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, true, (cu_context peer, unsigned flags))
 
-/* What finds them; found itself by dlsym. The same columns. */
+/* The calls that find the others; dlsym() finds these. The same columns. */
 #define CUDA_LOADER_LIST(X)                                            \
     X(cuInit, 2000, cuInit, true, (unsigned flags))                    \
     X(cuGetProcAddress, 11030, cuGetProcAddress, false,                \

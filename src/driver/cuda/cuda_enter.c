@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text
- * of a failure. Only primary contexts are used, because that is the one thing that every copy of
- * the CUDA runtime in a process has in common. They are retained and never released: a release by
- * the last holder would destroy live memory. */
+/* Begins and ends calls of CUDA: the primary context, the capture mode, and the text of a failure.
+ * Only primary contexts are used, because all copies of the CUDA runtime in a process share them.
+ * They are retained and never released: a release by the last holder would destroy live memory. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
@@ -34,8 +33,8 @@ tarn_status cuda_failed(cu_result code, const char *call)
     return status;
 }
 
-/* With no lock, since making a context may load libraries. Of threads that are here at once each
- * retains it, which does no harm: none releases it. */
+/* Without a lock, since creating a context may load libraries. Several threads may retain it at the
+ * same time; that is harmless, because none releases it. */
 static tarn_status retain(struct cuda_device *device)
 {
     cu_context context = NULL;
@@ -81,7 +80,7 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     cu_result code;
     tarn_status status = TARN_OK;
     if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode) {
-        /* Where the mode stays as it is, the call would invalidate another thread's capture. */
+        /* If the mode could not be changed, the call would invalidate another thread's capture. */
         code = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode);
         if (code)
             status = cuda_failed(code, "cuThreadExchangeStreamCaptureMode");

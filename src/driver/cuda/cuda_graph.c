@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is
- * first launched; the list of what was made so is kept here under a lock that is held over no
- * vendor call. */
+/* CUDA's captures and graphs as entries of the driver table. Owns the list of executables: a graph
+ * is instantiated at its first launch. The lock of the list is held over no vendor call. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
@@ -53,8 +52,8 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
     if (!code && !result)
         code = CU_CAPTURE_INVALIDATED;
     if (!code && cuda.call.cuGraphExecDestroy) {
-        /* A graph of this address was destroyed behind our back: what ran it must not run for the
-         * new one. */
+        /* The program destroyed an earlier graph at this address: its executable must not run for
+         * the new one. */
         cu_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)cuda.call.cuGraphExecDestroy(stale);
@@ -71,8 +70,8 @@ static bool is_partial(const struct cu_edge *edge)
     return edge->from_port || edge->to_port || edge->type;
 }
 
-/* By the newest call that the driver has. The edges are asked for also because the driver fails
- * with 402 where there are special ones that nobody asked for. */
+/* Uses the newest call that the driver has. Also asks for the edges, because with special edges the
+ * driver returns 402 otherwise. */
 static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id, cu_graph *graph,
                      const cu_graph_node **nodes, size_t *count, bool *partial)
 {
@@ -100,7 +99,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     bool partial = false;
     struct cuda_scope scope;
     if (!cuda.call.cuStreamGetCaptureInfo) {
-        /* A driver without captures */
+        /* The driver has no captures. */
         *capture = (struct driver_capture){.state = DRIVER_CAPTURE_NONE};
         return TARN_OK;
     }
@@ -119,7 +118,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
         .id = active ? id : 0,
         .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
         .node_count = active && nodes ? count : 0,
-        /* Nothing is known of the nodes */
+        /* The nodes are unknown. */
         .partial = partial || (active && !cuda.call.cuStreamGetCaptureInfo_v2),
         .graph = active ? graph : NULL,
     };
@@ -155,7 +154,7 @@ tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_n
     return cuda_leave(&scope, code, "cuStreamUpdateCaptureDependencies with %zu nodes", count);
 }
 
-/* By the prototype without edges: where there are special ones the driver fails with 402. */
+/* Uses the prototype without edges: with special edges the driver returns 402. */
 tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, size_t room,
                              size_t *count)
 {
@@ -168,7 +167,7 @@ tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, s
     size_t given = room;
     cu_graph_node *list = (cu_graph_node *)(void *)nodes;
     cu_result code = room ? cuda.call.cuGraphNodeGetDependencies(node, list, &given) : CU_OK;
-    if (!code && given == room) /* all that there was room for, and perhaps more */
+    if (!code && given == room) /* as many as there is room for, and perhaps more */
         code = cuda.call.cuGraphNodeGetDependencies(node, NULL, &given);
     status = cuda_leave_silently(&scope, code);
     if (!status)
@@ -178,7 +177,7 @@ tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, s
 
 /* ---- Graphs ---- */
 
-/* In relaxed mode: what runs a graph takes memory of the device. */
+/* In relaxed mode, because an executable needs device memory. */
 static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
 {
     cu_graph_exec made = NULL;
@@ -260,7 +259,7 @@ tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *),
         held_cancel(held, true);
         (void)call->cuUserObjectRelease(object, 1);
     } else {
-        /* What ran the graph so far does not hold the object: the next launch makes anew what
+        /* The present executable does not hold the object. The next launch creates one that
          * does. */
         cu_graph_exec exec = launched_forget(&launched, graph);
         if (exec)
@@ -274,5 +273,5 @@ void cuda_graphs_finish(void)
     void *exec;
     while ((exec = launched_forget(&launched, NULL)))
         (void)cuda.call.cuGraphExecDestroy(
-            exec); /* "deinitialised" is fine: the process is ending */
+            exec); /* "deinitialized" is allowed: the process is ending */
 }

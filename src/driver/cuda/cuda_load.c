@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which the choice of the driver
- * fills with what one thread has found. No context is made here: a device that nobody uses stays
+/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which gets what one thread has
+ * found when the driver is chosen. Creates no context: a device that is not used stays
  * untouched. */
 #include "driver/cuda/cuda.h"
 
@@ -13,7 +13,7 @@ struct cuda cuda;
 
 /* ---- Codes ---- */
 
-/* Codes after which the context is dead: every later call on it gives the same. */
+/* Codes after which the context is dead: every later call on it returns the same code. */
 static bool is_sticky(cu_result code)
 {
     switch (code) {
@@ -22,7 +22,7 @@ static bool is_sticky(cu_result code)
     case CU_CONTAINED:
     case CU_ILLEGAL_ADDRESS:
     case CU_LAUNCH_TIMEOUT:
-    case CU_CONTEXT_IS_DESTROYED: /* someone reset the device: what was on it is gone */
+    case CU_CONTEXT_IS_DESTROYED: /* the program reset the device: its memory is gone */
     case CU_ASSERT:
     case CU_TENSOR_MEMORY_LEAK:
     case CU_UNKNOWN:
@@ -53,7 +53,7 @@ tarn_status cuda_status(cu_result code)
         return TARN_ERROR_NO_DRIVER;
     case CU_INVALID_DEVICE:
         return TARN_ERROR_INVALID_DEVICE;
-    case CU_ILLEGAL_STATE: /* what begins captures already, or what ends does not */
+    case CU_ILLEGAL_STATE: /* the stream captures already, or does not capture */
         return TARN_ERROR_CAPTURE;
     case CU_NOT_READY:
         return TARN_ERROR_NOT_READY;
@@ -86,9 +86,9 @@ void cuda_say(char *text, size_t size, cu_result code)
 
 /* ---- Entry points ---- */
 
-/* The entry point of that name whose prototype is the one of `version`. cuGetProcAddress answers
- * for the driver, so its "no" is final; without it the driver is older than 11.3, and the exported
- * name says which prototype it has. */
+/* The entry point of a name with the prototype of `version`. cuGetProcAddress speaks for the
+ * driver, so its "no" is final. A driver without it is older than 11.3; then the exported name
+ * tells the prototype. */
 static void *find(const struct cuda *found, const char *name, int version, const char *symbol)
 {
     void *address = NULL;
@@ -103,7 +103,7 @@ static void *find(const struct cuda *found, const char *name, int version, const
     return loader_symbol(&found->library, symbol);
 }
 
-/* One that a test wants missing is missing by its exported name, however it would be found. */
+/* A symbol that a test wants missing is missing by its exported name, however it would be found. */
 static tarn_status find_all(struct cuda *found, char *why, size_t size)
 {
 #define X(name, version, symbol, needed, parameters) \
@@ -139,7 +139,7 @@ static bool has_virtual_memory_calls(const struct cuda_calls *call)
 
 /* ---- Devices ---- */
 
-/* An attribute that the driver is too old to know is one that the device has not. */
+/* If the driver is too old to know an attribute, the device lacks it. */
 static cu_result ask(const struct cuda_calls *call, const struct cuda_device *device,
                      cu_device_attribute attribute, bool *has)
 {
@@ -149,8 +149,7 @@ static cu_result ask(const struct cuda_calls *call, const struct cuda_device *de
     return code == CU_INVALID_VALUE ? CU_OK : code;
 }
 
-/* The sizes of a piece that every kind of piece can have, and of one that others are to
- * register. */
+/* The granularity that suits every kind of piece, and the one recommended for registration. */
 static cu_result ask_granules(const struct cuda_calls *call, struct cuda_device *device)
 {
     struct cu_allocation_properties properties = {
@@ -165,7 +164,7 @@ static cu_result ask_granules(const struct cuda_calls *call, struct cuda_device 
         code = call->cuMemGetAllocationGranularity(&device->recommended, &properties,
                                                    CU_GRANULARITY_RECOMMENDED);
     }
-    /* No context is made for the answer, which is this on every device so far */
+    /* No context is created to get the answer, which has been this on every device so far. */
     if (code == CU_INVALID_CONTEXT) {
         device->granule = device->recommended = (size_t)2 << 20;
         return CU_OK;
@@ -190,7 +189,7 @@ static cu_result device_init(const struct cuda_calls *call, struct cuda_device *
         code = ask(call, device, CU_HAS_HOST_PIECES, &device->host_pieces);
     if (call->cuDeviceGetAttribute(&device->host_node, CU_HOST_NUMA_NODE, device->handle) ||
         device->host_node < 0)
-        device->host_node = 0; /* a system without nodes */
+        device->host_node = 0; /* a system without NUMA nodes */
     if (!code)
         code = ask(call, device, CU_HAS_VIRTUAL_MEMORY, &device->virtual_memory);
     device->virtual_memory = device->virtual_memory && has_virtual_memory_calls(call);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at
- * the first question, stays, and whatever is wrong with it only means that nothing is known
+/* Which processes have memory on a device: by NVML, if the driver's package has it. It is opened at
+ * the first question and stays open. If anything fails, the answer is only that nothing is known
  * (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is found by its PCI address,
  * since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
 #include "base/thread/cancel.h"
@@ -16,7 +16,7 @@ typedef struct nvml_device *nvml_device;
 
 struct nvml_process {
     unsigned number;
-    unsigned long long bytes; /* all bits set where it is not told */
+    unsigned long long bytes; /* all bits set: unknown */
     unsigned gpu_instance, compute_instance;
 };
 
@@ -31,11 +31,11 @@ struct nvml {
 
 static struct nvml nvml;
 enum { UNTRIED, THERE, MISSING };
-static atomic_int state;                               /* THERE: `nvml` is filled */
-static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_NVML); /* to fill it */
+static atomic_int state;                               /* THERE: `nvml` is complete */
+static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_NVML); /* held while `nvml` is filled */
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting
- * for the loader. */
+/* Several threads may search at the same time, and find the same. No thread waits for another,
+ * which may be waiting for the loader. */
 static int nvml_open(void)
 {
     static const char *const sonames[] = {"libnvidia-ml.so.1", NULL};
@@ -64,7 +64,7 @@ static int nvml_open(void)
 size_t cuda_processes(int device, struct driver_process *list, size_t room)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct nvml_process found[NVML_MOST] = {0}; /* what is said to be there need not be */
+    struct nvml_process found[NVML_MOST] = {0}; /* NVML may report more entries than it writes */
     unsigned count = NVML_MOST;
     char address[32];
     nvml_device handle = NULL;
@@ -84,7 +84,7 @@ size_t cuda_processes(int device, struct driver_process *list, size_t room)
     return stored;
 }
 
-/* The newer call gives a slice's own UUID where the older one gives the device's. */
+/* The newer call returns a slice's own UUID; the older one that of the device. */
 void cuda_identity(int device, struct driver_identity *identity)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

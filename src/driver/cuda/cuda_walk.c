@@ -15,12 +15,12 @@
 
 #include <string.h>
 
-#define DEEPEST 8 /* graphs in graphs */
+#define DEEPEST 8 /* graphs embedded in graphs */
 #define KERNELS 256
 
-/* A kernel's parameters: `count` from `first` on in the list. */
+/* A kernel's parameters: `count` entries of the list from `first` on. */
 struct layout {
-    const void *kernel; /* its function, or else its kernel */
+    const void *kernel; /* its function; otherwise its kernel */
     const char *name;
     size_t first, count;
     bool known;
@@ -32,10 +32,10 @@ struct parameter {
 
 struct walker {
     struct driver_walk *walk;
-    struct driver_word word;        /* of the node looked at */
-    bool full;                      /* the caller has no room for more */
-    struct layout layouts[KERNELS]; /* by the kernel's address; the latest */
-    struct parameter *parameters;   /* pages_map */
+    struct driver_word word;        /* the word being visited */
+    bool full;                      /* the caller has no more room */
+    struct layout layouts[KERNELS]; /* the latest ones, by the kernel's address */
+    struct parameter *parameters;   /* from pages_map() */
     size_t parameter_count, parameter_room;
 };
 
@@ -122,7 +122,7 @@ static const struct layout *layout_of(struct walker *walker, const struct cu_ker
     return layout;
 }
 
-/* The words of one parameter. What is not at a multiple of 8 in the layout is no pointer. */
+/* The words of one parameter. Pointers are at multiples of 8. */
 static void tell_parameter(struct walker *walker, const struct parameter *parameter,
                            const char *bytes)
 {
@@ -136,7 +136,7 @@ static void tell_parameter(struct walker *walker, const struct parameter *parame
     }
 }
 
-/* The buffer that `extra` names; NULL: something else is in it. */
+/* The buffer named by `extra`; NULL: it has something else. */
 static const char *buffer_of(void *const *extra, size_t *size)
 {
     const char *buffer = NULL;
@@ -203,7 +203,7 @@ static void look_at_kernel(struct walker *walker, cu_graph_node handle)
 
 /* ---- Other nodes ---- */
 
-/* Memory of the host that a copy names may be tarn's too, as pinned memory is not device memory. */
+/* Host memory of a copy may be tarn's pinned memory. */
 static void tell_side(struct walker *walker, unsigned parameter, const struct cu_copy_side *side,
                       const struct cu_copy_node *copy)
 {
@@ -329,7 +329,7 @@ static void look_at_node(struct walker *walker, cu_graph_node handle, unsigned d
     case CU_NODE_WAIT_EVENT:
     case CU_NODE_RECORD_EVENT:
     case CU_NODE_ALLOC:
-        break; /* they name no memory of the caller's */
+        break; /* they name no memory of the program */
     default:
         seen = false;
     }
@@ -337,7 +337,7 @@ static void look_at_node(struct walker *walker, cu_graph_node handle, unsigned d
         miss(walker, UNSEEN_OTHER);
 }
 
-/* A list of the nodes of a graph; NULL with a count of 0 where there are none. */
+/* The nodes of a graph. NULL with a count of 0: it has none. */
 static cu_result nodes_of(cu_graph graph, cu_graph_node **nodes, size_t *count)
 {
     *nodes = NULL;

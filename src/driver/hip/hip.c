@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one
- * vendor call between hip_enter() and hip_leave(). What a capture of any thread could bar runs in
- * relaxed mode: allocations, queries, waits. What belongs in a capture does not: recordings, waits
- * of streams, copies, host functions. */
+ * vendor call between hip_enter() and hip_leave(). Calls that a capture of any thread may forbid
+ * run in relaxed mode: allocations, queries, waits. Calls that belong into a capture do not:
+ * records, waits of streams, copies, host functions. */
 #include "driver/hip/hip.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -38,7 +38,7 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
         .virtual_memory = device->virtual_memory,
         .capability_major = device->capability_major,
         .capability_minor = device->capability_minor,
-        .alias = false, /* a piece is mapped at one address at most */
+        .alias = false, /* a piece can be mapped at one address only */
         .exportable = device->virtual_memory && hip_shares(),
     };
     hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);
@@ -69,7 +69,7 @@ tarn_status hip_current(int *device)
     return TARN_OK;
 }
 
-/* The current device stands for a context; there always is one. */
+/* The current device stands for the context. There always is one. */
 tarn_status hip_context_get(driver_context *context)
 {
     int device;
@@ -84,7 +84,7 @@ tarn_status hip_context_set(driver_context context)
     return context ? hip_activate((int)((uintptr_t)context - 1)) : TARN_OK;
 }
 
-/* HIP's devices have no contexts that a program would mind. */
+/* HIP's devices have no contexts that matter to a program. */
 tarn_status hip_is_active(int device, bool *active)
 {
     if (device < 0 || device >= hip.devices)
@@ -109,10 +109,10 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
     return TARN_OK;
 }
 
-/* Invalidates every capture of the process, of whatever device and mode:
- * CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr, hipamd/src/hip_internal.hpp and
- * hip_device_runtime.cpp, in rocm-6.2.0 and later, and in ROCm/rocm-systems. Up to rocm-6.1.2 the
- * call does not look at captures. Callers refuse in every version (`wait_ends_all`). */
+/* Invalidates every capture of the process, of any device and mode: CHECK_SUPPORTED_DURING_CAPTURE
+ * in ROCm/clr, hipamd/src/hip_internal.hpp and hip_device_runtime.cpp, in rocm-6.2.0 and later, and
+ * in ROCm/rocm-systems. Up to rocm-6.1.2 the call ignores captures. Callers refuse in every version
+ * (`wait_ends_all`). */
 tarn_status hip_device_synchronize(int device)
 {
     struct hip_scope scope;
@@ -132,7 +132,7 @@ tarn_status hip_alloc(int device, size_t size, uintptr_t *address)
     if (status)
         return status;
     hip_result code = hip.call.hipMalloc(&result, size);
-    if (!code && !result) /* what HIP answers to 0 bytes */
+    if (!code && !result) /* HIP's answer for 0 bytes */
         code = HIP_INVALID_VALUE;
     status = hip_leave(&scope, code, "hipMalloc of %zu bytes", size);
     if (status)
@@ -141,7 +141,7 @@ tarn_status hip_alloc(int device, size_t size, uintptr_t *address)
     return TARN_OK;
 }
 
-/* To HIP a NULL is nothing to free, and fine. */
+/* For HIP, freeing NULL is allowed. */
 tarn_status hip_free(int device, uintptr_t address)
 {
     struct hip_scope scope;
@@ -172,7 +172,7 @@ tarn_status hip_alloc_async(int device, size_t size, driver_stream stream, uintp
     if (status)
         return status;
     hip_result code = hip.call.hipMallocAsync(&result, size, stream);
-    if (!code && !result) /* what HIP answers to 0 bytes */
+    if (!code && !result) /* HIP's answer for 0 bytes */
         code = HIP_INVALID_VALUE;
     status = hip_leave(&scope, code, "hipMallocAsync of %zu bytes", size);
     if (status)
@@ -302,7 +302,7 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
     hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
     if (code)
         return hip_leave(&scope, code, "hipStreamIsCapturing"); /* it may capture */
-    /* As with CUDA, where asking would end the capture */
+    /* As with CUDA, where the question would end the capture. */
     if (state != HIP_CAPTURE_IS_NONE) {
         (void)hip_leave_silently(&scope, HIP_OK);
         return TARN_ERROR_CAPTURE;
@@ -315,7 +315,7 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
     return TARN_OK;
 }
 
-/* Whether work has finished: "not yet" is an answer and no failure. */
+/* A query: "not ready" is an answer, not an error. */
 static tarn_status leave_query(const struct hip_scope *scope, hip_result code, const char *call)
 {
     return code == HIP_NOT_READY ? hip_leave_silently(scope, code)
@@ -430,7 +430,7 @@ tarn_status hip_set(int device, uintptr_t address, unsigned char value, size_t s
     return hip_leave(&scope, code, "hipMemsetAsync of %zu bytes at %p", size, (void *)address);
 }
 
-/* A host function on its way through hipStreamAddCallback(). */
+/* A host function, for hipStreamAddCallback(). */
 struct callback {
     void (*function)(void *);
     void *argument;
@@ -447,8 +447,8 @@ static void run_callback(hip_stream stream, hip_result code, void *argument)
     callback.function(callback.argument);
 }
 
-/* Before HIP 5.3 there is hipStreamAddCallback() only, which no capture takes: a graph would run it
- * more than once. */
+/* Before HIP 5.3 there is only hipStreamAddCallback(), which cannot be captured: a graph would run
+ * it more than once. */
 static tarn_status add_callback(int device, hip_stream stream, void (*function)(void *),
                                 void *argument)
 {
@@ -512,14 +512,14 @@ tarn_status hip_peer_enable(int device, int peer)
     if (status)
         return status;
     hip_result code = device == peer ? HIP_OK : hip.call.hipDeviceEnablePeerAccess(peer, 0);
-    if (code == HIP_PEER_ALREADY_ENABLED) { /* by the caller's program: as good */
+    if (code == HIP_PEER_ALREADY_ENABLED) { /* enabled by the program */
         (void)hip.call.hipGetLastError();
         code = HIP_OK;
     }
     return hip_leave(&scope, code, "hipDeviceEnablePeerAccess to device %d", peer);
 }
 
-/* AMD's runtime gives 16 hexadecimal digits, which its tools print behind "GPU-"; on another
+/* AMD's runtime returns 16 hexadecimal digits, which its tools print after "GPU-"; on another
  * platform they are bytes. */
 static void hip_identity(int device, struct driver_identity *identity)
 {
@@ -543,7 +543,7 @@ static void hip_identity(int device, struct driver_identity *identity)
     }
 }
 
-/* No library is of this driver any more, until the next choice. */
+/* The driver serves no library any more, until the next choice. */
 static void hip_finish(void)
 {
     hip_graphs_finish();

@@ -43,7 +43,7 @@ struct hip_access {
     unsigned flags; /* HIP_ACCESS_READ_WRITE */
 };
 
-/* As HIP has it since 6.0, which is CUDA's layout. HIP 5.2 has the same name, size and fields in
+/* As in HIP since 6.0, which has CUDA's layout. HIP 5.2 has the same name, size and fields in
  * another order; virtual memory does not work there. */
 struct hip_allocation_properties {
     unsigned type;         /* HIP_ALLOCATION_PINNED */
@@ -129,14 +129,15 @@ struct hip_pointer_attributes {
     X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor) \
     X(HIP_HAS_MEMORY_POOLS, 88, hipDeviceAttributeMemoryPoolsSupported)
 
-/* The same for what HIP 5.2's headers lack: X(name, value, name, HIP version that has it). */
+/* The same for values that HIP 5.2's headers lack: X(name, value, name, HIP version that has
+ * it). */
 #define HIP_LATER_VALUE_LIST(X)                                                              \
     X(HIP_HAS_VIRTUAL_MEMORY, 89, hipDeviceAttributeVirtualMemoryManagementSupported, "6.1") \
     X(HIP_USER_OBJECT_NOT_SYNCHRONIZED, 1, hipUserObjectNoDestructorSync, "5.3")             \
     X(HIP_USER_OBJECT_IS_MOVED, 1, hipGraphUserObjectMove, "5.3")
 
-/* Streams that need not be made: the legacy stream, as is NULL (so called since 6.3; tarn only
- * takes the value, and gives HIP NULL), and the calling thread's own default one. */
+/* The constants for the legacy stream, which NULL means too (named since 6.3; tarn accepts the
+ * value and passes NULL to HIP), and the calling thread's default stream. */
 #define HIP_LEGACY_STREAM ((hip_stream)1)
 #define HIP_THREADS_STREAM ((hip_stream)2)
 
@@ -146,8 +147,8 @@ enum hip_value {
 #undef X
 };
 
-/* X(exported symbol, HIP version that has it as 10 * major + minor, whether tarn cannot do without,
- * parameters). HIP exports one prototype a name, so dlsym() finds them all; hipGetProcAddress()
+/* X(exported symbol, HIP version that has it as 10 * major + minor, whether tarn needs it,
+ * parameters). HIP exports one prototype per name, so dlsym() finds them all; hipGetProcAddress()
  * came only with 6.1 and is not used. */
 #define HIP_CALL_LIST(X)                                                                          \
     X(hipInit, 42, true, (unsigned flags))                                                        \
@@ -227,8 +228,7 @@ enum hip_value {
     X(hipDeviceCanAccessPeer, 42, true, (int *can, int device, int peer))                         \
     X(hipDeviceEnablePeerAccess, 42, true, (int peer, unsigned flags))
 
-/* The same columns, for what HIP 5.2 lacks: no header on the machines where this is tested can
- * check it. */
+/* The same columns, for calls that HIP 5.2 lacks: no header on the test machines can check them. */
 #define HIP_LATER_CALL_LIST(X)                                                              \
     X(hipStreamGetDevice, 56, false, (hip_stream stream, int *device))                      \
     X(hipStreamGetId, 71, false, (hip_stream stream, unsigned long long *id))               \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The way into a call of HIP's and out of it: the current device, the capture mode, and the text of
- * a failure. HIP has no stack of contexts worth the name; the current device is a value of the
- * thread, saved and put back. */
+/* Begins and ends calls of HIP: the current device, the capture mode, and the text of a failure.
+ * HIP has no usable stack of contexts; the current device is a value of the thread, saved and
+ * restored. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/hip/hip.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is
- * first launched; the list of what was made so is kept here under a lock that is held over no
- * vendor call. */
+/* HIP's captures and graphs as entries of the driver table. Owns the list of executables: a graph
+ * is instantiated at its first launch. The lock of the list is held over no vendor call. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/held.h"
@@ -49,8 +48,8 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
     if (!code && !result)
         code = HIP_CAPTURE_INVALIDATED;
     if (!code) {
-        /* A graph of this address was destroyed behind our back: what ran it must not run for the
-         * new one. */
+        /* The program destroyed an earlier graph at this address: its executable must not run for
+         * the new one. */
         hip_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)hip.call.hipGraphExecDestroy(stale);
@@ -62,7 +61,7 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
     return TARN_OK;
 }
 
-/* Most streams do not capture, and then one cheap question is enough. */
+/* Most streams do not capture; then one cheap question suffices. */
 static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
                       const hip_graph_node **nodes, size_t *count)
 {
@@ -124,7 +123,7 @@ tarn_status hip_capture_depend(int device, driver_stream stream, const driver_no
     return hip_leave(&scope, code, "hipStreamUpdateCaptureDependencies with %zu nodes", count);
 }
 
-/* The runtime fails where the room does not suffice, so it is asked how much is needed first. */
+/* The runtime fails if the room does not suffice, so the number is asked for first. */
 tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, size_t room,
                             size_t *count)
 {
@@ -146,7 +145,7 @@ tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, si
 
 /* ---- Graphs ---- */
 
-/* In relaxed mode: what runs a graph takes memory of the device. */
+/* In relaxed mode, because an executable needs device memory. */
 static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec)
 {
     hip_graph_exec made = NULL;

@@ -19,10 +19,8 @@
 #include <unistd.h>
 
 #define DEFAULT_MEMORY ((size_t)16 << 30)
-#define DEFAULT_MAP_COUNT 65530 /* Linux's own, where vm.max_map_count cannot be read */
-#define MAPS_RESERVE \
-    4096 /* mappings left to the rest of the process, and to giving memory
-            back */
+#define DEFAULT_MAP_COUNT 65530 /* Linux's default, if vm.max_map_count cannot be read */
+#define MAPS_RESERVE 4096 /* mappings for the rest of the process, and for giving memory back */
 
 _Static_assert((int)DRIVER_CALLS <= TARN_HOST_MAX_KINDS,
                "the ledger has a counter for each kind of call");
@@ -31,19 +29,19 @@ struct host host;
 
 static struct {
     mutex lock;
-    tarn_host_configuration wanted; /* zero: by the environment */
+    tarn_host_configuration wanted; /* zero: the environment decides */
 } configuration = {.lock = MUTEX_INITIALIZER(LOCK_HOST_CONFIGURATION)};
 
 static struct {
     mutex lock;
-    int kind; /* -1: every kind */
+    int kind; /* -1: any kind */
     uint64_t left;
     bool forever;
     tarn_status status;
     uint64_t calls, hits;
     struct {
         int kind;
-        unsigned one_in; /* 0: none */
+        unsigned one_in; /* 0: no failures */
         uint64_t state;
         tarn_status status;
     } random;
@@ -51,8 +49,7 @@ static struct {
 
 /* ---- Configuration ---- */
 
-/* A number above 0 with an optional K, M, G or T where `units`. False where it is malformed or does
- * not fit. */
+/* A number above 0, with an optional K, M, G or T if `units`. False: malformed, or too large. */
 static bool parse_number(const char *text, bool units, size_t *number)
 {
     size_t value = 0;
@@ -79,7 +76,7 @@ static bool parse_number(const char *text, bool units, size_t *number)
     return true;
 }
 
-/* The variable's number where it is set and not empty, else `*number` as it was. */
+/* The number in a variable that is set and not empty; otherwise `*number` stays. */
 static tarn_status read_variable(const char *name, bool units, size_t *number)
 {
     const char *text = secure_getenv(name);
@@ -192,7 +189,7 @@ bool host_configured(void)
     return asked;
 }
 
-/* By the number alone: processes that simulate as many devices are told to have the same ones. */
+/* From the number alone: processes that simulate equally many devices shall have the same ones. */
 void host_identity(int device, struct driver_identity *identity)
 {
     *identity = (struct driver_identity){.uuid = ""};
@@ -245,7 +242,7 @@ tarn_status tarn_host_configuration_set(const tarn_host_configuration *given)
     if (atomic_load(&host.devices))
         status = failed(TARN_ERROR_BUSY,
                         "tarn_host_configuration_set: the host device is in use already");
-    else if (driver_reason()[0]) /* a wish could have no effect any more */
+    else if (driver_reason()[0]) /* a wish has no effect any more */
         status = failed(TARN_ERROR_BUSY,
                         "tarn_host_configuration_set: the driver was chosen already (%s)",
                         driver_reason());
@@ -361,7 +358,7 @@ tarn_status host_use(int device, struct host_device **found)
     if (status)
         return status;
     if (driver->device_count !=
-        driver_host.device_count) /* a simulated library has a table of its own of the same calls */
+        driver_host.device_count) /* a simulated library has its own table of these calls */
         return failed(TARN_ERROR_NOT_SUPPORTED, "the driver is %s, not the host device",
                       driver->name);
     if (device < 0 || device >= atomic_load(&host.devices))
@@ -371,8 +368,9 @@ tarn_status host_use(int device, struct host_device **found)
     return TARN_OK;
 }
 
-/* `unsettled` stays true until all is done, so that whoever finds it true waits here for it: what a
- * call has caused has happened when the call returns, whichever thread does it. */
+/* Does everything that calls have left to be done: what a call has caused has happened when it
+ * returns, whichever thread does it. `unsettled` stays true until all is done, so a thread that
+ * finds it true waits here. */
 void host_settle_now(void)
 {
     static mutex settle_lock = MUTEX_INITIALIZER(LOCK_HOST_SETTLE);
@@ -418,8 +416,8 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
         .memory = device->memory,
         .granule = HOST_GRANULE,
         .recommended =
-            2 * HOST_GRANULE, /* another than the granule, so that who takes the one for the other
-                                 is found out */
+            2 * HOST_GRANULE, /* different from the granule, so that mistaking one for the other is
+                                 found */
         .address_limit = host_addresses(device),
         .least_priority = 0,
         .greatest_priority = 1 - HOST_PRIORITIES,

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures of the host device, by CUDA's rules. The numbers in the texts are CUDA's codes for the
- * same.
+/* Captures of the host device, by CUDA's rules. Numbers in texts are CUDA's codes for the same
+ * errors.
  *
- * What is queued on a stream that captures becomes a node of a graph and does not run. Recording an
- * event there keeps the stream's last nodes in the event; another stream that waits for the event
- * joins the capture. A capture ends on the stream that it began on (903), by the thread that began
- * it unless it is relaxed (908), with the work of all streams in it joined there (904).
+ * Work queued on a stream that captures becomes a node of a graph and does not run. An event
+ * recorded there keeps the stream's last nodes; another stream that waits for the event joins the
+ * capture. A capture ends on the stream where it began (903), by the thread that began it unless it
+ * is relaxed (908), with the work of all its streams joined there (904).
  *
- * What a capture forbids fails with TARN_ERROR_CAPTURE. It also invalidates the capture, which then
- * only can be ended, and gives no graph: a query of, or a wait for, a stream or an event that is
- * part of it (900, 907) or its device (900); a wait for work outside it (905) or of another capture
+ * A forbidden call fails with TARN_ERROR_CAPTURE and invalidates the capture, which then can only
+ * be ended and gives no graph. Forbidden are: a query of, or wait for, a stream or an event of the
+ * capture (900, 907), or its device (900); a wait for work outside it (905) or of another capture
  * (902); use of the legacy stream while a blocking stream of the device captures (906); its end on
- * another stream (903), or unjoined (904). To ask whether a stream captures harms none. A capture
- * also ends, without a graph, when the stream on which it began is destroyed. That is what CUDA
- * does (seen with driver 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr
- * (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). For a stream that has joined a capture it
- * is refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp,
- * hipStreamEndCapture_common()): of CUDA's, NVIDIA's text says only that the call must be made by
- * the thread that began it.
+ * another stream (903), or unjoined (904). Asking whether a stream captures is harmless. Destroying
+ * the stream on which a capture began also ends it, without a graph, as CUDA does (driver
+ * 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr (hipamd/src/hip_stream.cpp,
+ * rocm-5.7.1 to rocm-6.2.2). Destroying a stream that has joined is refused here. After 908 the
+ * capture goes on here, as in ROCm/clr (hip_graph.cpp, hipStreamEndCapture_common()). For CUDA,
+ * NVIDIA's text says only that the thread that began it must make the call.
  *
- * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture
- * is open, to one in global or thread-local mode while a capture of its own that is not relaxed is;
- * the refusal invalidates those captures. Here they are: alloc, free, peer_enable; create, release,
- * map, unmap, set_access, export, import, reserve, unreserve; and any query of, or wait for, a
- * stream, an event or a device. That the calls on virtual memory are among them is stricter than
- * CUDA is known to be. The entries of the driver's table put the thread in relaxed mode for them
- * (host_table.c): barred is who calls the host device in a vendor's stead.
+ * Potentially unsafe calls are also refused, and invalidate captures: in a thread of global mode
+ * while any global capture is open; in a thread of global or thread-local mode while it has a
+ * capture of its own that is not relaxed. They are alloc, free, peer_enable; create, release, map,
+ * unmap, set_access, export, import, reserve, unreserve; and any query of, or wait for, a stream,
+ * an event or a device. For virtual memory this is stricter than CUDA is known to be. The entries
+ * of the driver's table make them in relaxed mode (host_table.c). So only code that calls the host
+ * device as a vendor's library is refused.
  *
- * An invalidated capture bars nobody. All state is under the streams lock, but the calling thread's
- * own. */
+ * An invalidated capture refuses nothing. All state is under the streams lock, except the calling
+ * thread's own. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -76,8 +75,8 @@ static struct host_capture *open_by_id(uint64_t id)
     return capture;
 }
 
-/* Invalidates the captures that a blocking stream of the device, or any stream, takes part in;
- * gives how many. */
+/* Invalidates the captures of the device's blocking streams, or of all its streams. Returns their
+ * number. */
 static unsigned invalidate_on(const struct host_device *device, bool blocking)
 {
     unsigned count = 0;
@@ -166,7 +165,7 @@ tarn_status host_capture_bar_device_locked(const char *call, const struct host_d
                   device->number);
 }
 
-/* Whether the capture bars the calling thread, of `mode`, from unsafe calls. */
+/* Whether a capture makes unsafe calls of the calling thread, in `mode`, fail. */
 static bool bars(const struct host_capture *capture, enum driver_capture_mode mode)
 {
     if (capture->invalid || capture->mode == DRIVER_CAPTURE_RELAXED)
@@ -218,7 +217,7 @@ tarn_status host_capture_mode(enum driver_capture_mode *mode)
 
 /* ---- Taking part ---- */
 
-/* Makes the stream one of the capture's, its next node behind `nodes`. */
+/* Makes a stream take part in a capture. Its next node comes after `nodes`. */
 static tarn_status take_part(const char *call, struct host_capture *capture,
                              struct host_stream *stream, const struct host_nodes *nodes)
 {
@@ -331,7 +330,7 @@ tarn_status host_capture_begin(int number, driver_stream stream, enum driver_cap
     return status;
 }
 
-/* The capture is over: its streams run what is queued on them again. Gives its graph. */
+/* Ends a capture: its streams run what is queued on them again. Returns its graph. */
 static struct host_graph *capture_over(struct host_capture *capture)
 {
     struct host_graph *graph = capture->graph;
@@ -358,7 +357,7 @@ bool host_capture_end_with_origin_locked(struct host_stream *stream)
     return true;
 }
 
-/* Whether the work of every stream of the capture is before what comes next on its origin. */
+/* Whether the work of every stream of the capture comes before the next work on its origin. */
 static bool is_joined(const struct host_capture *capture, const struct host_stream *origin)
 {
     for (const struct host_stream *stream = capture->streams; stream;

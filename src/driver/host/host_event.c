@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Events. An event remembers its stream and the stream's last position when it was recorded, so
- * recording queues nothing; recorded on a stream that captures it remembers the stream's last nodes
- * instead. All state is under the streams lock. */
+/* Events. A record queues nothing: the event keeps its stream and the stream's last position.
+ * Recorded on a stream that captures, it keeps the stream's last nodes instead. All state is under
+ * the streams lock. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -57,7 +57,7 @@ static void event_end(struct host_event *event)
     object_free(&event_objects, event);
 }
 
-/* Whoever waits for a recording of the event knows its stream and position: it need not be kept. */
+/* A stream that waits for the event has its stream and position, so the event can go. */
 tarn_status host_event_destroy(int number, driver_event handle)
 {
     struct host_device *device;
@@ -163,7 +163,8 @@ tarn_status host_event_synchronize(int number, driver_event handle)
     return status;
 }
 
-/* The first of the events that has ended, or `count`; fails where one cannot be waited for. */
+/* The index of the first event that has ended; `count`: none has. Fails if one cannot be waited
+ * for. */
 static tarn_status first_ended_locked(const driver_event *handles, size_t count, size_t *ended)
 {
     for (*ended = 0; *ended < count; ++*ended) {
@@ -186,8 +187,8 @@ tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_
     uint64_t waited = 0;
     host_streams_lock();
     while (!(status = first_ended_locked(handles, count, ended)) && *ended == count) {
-        struct host_stream *first = NULL; /* of those that hold up an event, the one whose timed
-                                             work ends first */
+        struct host_stream *first = NULL; /* of the streams that hold up an event, the one whose
+                                             timed work ends first */
         for (size_t i = 0; i < count; i++) {
             struct host_stream *holds_up =
                 host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);

@@ -3,37 +3,36 @@
 
 /* Graphs of the host device: what a capture recorded, and its launches.
  *
- * A graph is a list of nodes in the order in which they were recorded, each with the nodes that it
- * waits for, all of them earlier in the list. Nodes of the same captured stream are a branch. A
- * launch queues each branch on a stream of its own, the origin's branch on the stream of the
- * launch, with a wait wherever an edge goes from branch to branch: so they run beside each other as
- * they would on a device, and the checker sees them so. All branches start behind what the
- * launching stream has queued, which goes on when all have ended; launches of one graph run one
- * after the other.
+ * A graph is a list of nodes in the order of recording. Each has the nodes that it waits for, all
+ * of them earlier. Nodes of one captured stream form a branch. A launch queues each branch on a
+ * stream of its own, and the origin's branch on the launching stream, with a wait for each edge
+ * between branches. So branches run in parallel, as on a device, and the checker sees that. All
+ * branches start after the work that the launching stream has queued; that stream continues when
+ * all have ended. Launches of one graph run one after the other.
  *
  * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued
- * nothing. Who holds a graph learns of its end when it is destroyed and the last launch has ended:
- * without a lock, by the thread that finds it so, before the call in which it does returns. Under
- * the streams lock; a graph that is no longer recorded does not change except for a launch's
- * notes. */
+ * nothing. Holders of a graph are notified when it is destroyed and its last launch has ended:
+ * without a lock, by the thread that finds it so, before that thread's call returns. Everything is
+ * under the streams lock. After its capture a graph changes only in what a launch notes. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
 #include <string.h>
 
-/* Who is notified of the end of a graph: outlives the graph until its last launch has ended. */
+/* A function to notify of the end of a graph. It outlives the graph until its last launch has
+ * ended. */
 struct host_hold {
     struct host_hold *next;
     void (*end)(void *argument);
     void *argument;
-    struct host_stream *stream; /* of that launch; NULL: there was none */
+    struct host_stream *stream; /* of the last launch; NULL: there was none */
     uint64_t position;
 };
 
 static struct host_graph *graphs;
 static uint64_t walks;
 static struct host_hold *leaving;               /* of graphs that were destroyed */
-static struct host_hold *due, **due_end = &due; /* to be told, the oldest first */
+static struct host_hold *due, **due_end = &due; /* to be notified, oldest first */
 
 static struct object_pool graph_objects = OBJECT_POOL_NAMED(struct host_graph);
 static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
@@ -77,7 +76,7 @@ bool host_nodes_merge(struct host_nodes *nodes, const driver_node *list, size_t 
     return true;
 }
 
-/* Leaves room for one, so that what is recorded next can become the last node. */
+/* Leaves room for one more, so that the next recorded node can become the last node. */
 bool host_nodes_copy(struct host_nodes *nodes, const struct host_nodes *from)
 {
     if (!host_nodes_reserve(nodes, from->count ? from->count : 1))
@@ -96,7 +95,7 @@ void host_nodes_free(struct host_nodes *nodes)
 
 /* ---- The end of a graph ---- */
 
-/* Takes the first of a list of holds away, to be told. */
+/* Moves the first of a list of holds to those that are due. */
 static void hold_is_due(struct host_hold **place)
 {
     struct host_hold *hold = *place;
@@ -112,7 +111,7 @@ static bool hold_ended(const struct host_hold *hold)
     return !hold->stream || hold->stream->done >= hold->position;
 }
 
-/* The holds of a graph that is destroyed end with its last launch, which is behind all others. */
+/* The graph was destroyed: its holds end with its last launch, which comes after all others. */
 static void holds_leave(struct host_graph *graph)
 {
     while (graph->holds) {
@@ -257,8 +256,8 @@ bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_
 {
     if (!others->count)
         return true;
-    /* Edges go to earlier nodes: from the last to the first, each that was reached passes that
-     * on. */
+    /* Edges go to earlier nodes. So from the last node to the first, each reached node marks those
+     * before it. */
     const uint64_t walk = ++walks;
     for (unsigned i = 0; i < from->count; i++)
         ((struct host_node *)from->list[i])->seen = walk;
@@ -272,7 +271,7 @@ bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_
     return true;
 }
 
-/* Silently: who asks does without the answer. */
+/* Fails silently: the caller can do without the answer. */
 tarn_status host_node_before(int number, driver_node handle, driver_node *nodes, size_t room,
                              size_t *count)
 {
@@ -314,7 +313,8 @@ bool host_graph_exists(driver_graph handle)
     return exists;
 }
 
-/* What the nodes read and write must still be there. Without a lock: the graph does not change. */
+/* Checks that the memory of all nodes still exists. Without a lock, because the graph does not
+ * change. */
 static tarn_status check_memory(const struct host_graph *graph)
 {
     tarn_status status = TARN_OK;
@@ -331,12 +331,12 @@ static tarn_status check_memory(const struct host_graph *graph)
     return status;
 }
 
-/* A launch: everything that can run out is made first. */
+/* A launch. Everything that needs host memory is created first. */
 struct launch {
     struct host_graph *graph;
     struct host_stream *stream;
     struct host_op *ops, **ops_end; /* copies of the nodes', in their order */
-    struct host_op *waits;          /* at least as many as are needed */
+    struct host_op *waits;          /* at least as many as needed */
 };
 
 static void ops_free(struct host_op *ops)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Which host devices reach each other's memory: all of them, or with TARN_HOST_PEERS=none none.
- * Mapped memory is reached by those that set_access names, plain allocations by those that enabled
- * it. A copy needs neither, as with CUDA's unified addresses; a fill, which stands for a kernel,
- * does. */
+/* Which host devices can access each other's memory: all, or none with TARN_HOST_PEERS=none. Mapped
+ * memory is accessible to devices named by set_access, plain allocations to devices that enabled
+ * the peer. A copy needs neither, as with CUDA's unified addresses. A fill, which stands for a
+ * kernel, does. */
 #include "base/status.h"
 #include "driver/host/host.h"
 
@@ -13,7 +13,8 @@
 
 static bool possible = true; /* set while no device is started */
 static atomic_uint_fast64_t
-    reachable[TARN_MAX_DEVICES]; /* by device: a bit for each peer whose plain memory it reaches */
+    reachable[TARN_MAX_DEVICES]; /* per device: a bit for each peer whose plain memory it can
+                                    access */
 
 tarn_status host_peers_start(void)
 {

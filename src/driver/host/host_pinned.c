@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole
- * pages that is hidden from fork children, and ranges that were registered. To work all host memory
- * is alike; what is kept here is who may be freed or unregistered, and the ledger. Under
+/* Pinned host memory of the host device: ranges that it allocated, as anonymous whole pages hidden
+ * from children of fork(), and ranges that were registered. All host memory is equally accessible
+ * to work; this file only knows what may be freed or unregistered, and the ledger. Under
  * host_memory_lock. */
 #include "base/pages.h"
 #include "base/status.h"
@@ -43,15 +43,15 @@ static bool ends_after(const struct tree_node *node, uint64_t key)
     return range->address + range->size > key;
 }
 
-/* The range that begins first among those that end after the address, or NULL. */
+/* The first range that ends after the address, or NULL. */
 static struct pinned *range_after(uintptr_t address)
 {
     struct tree_node *node = tree_find_first(&ranges, ends_after, address);
     return node ? TREE_ENTRY(node, struct pinned, node) : NULL;
 }
 
-/* Bytes of the machine, of which more cannot be pinned. They are not touched, so the kernel would
- * give addresses for any number. */
+/* Bytes of the machine: the most that can be pinned. Pages are not touched, so the kernel itself
+ * would not refuse. */
 static size_t machine_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES);
@@ -179,8 +179,8 @@ tarn_status host_host_register(int number, uintptr_t address, size_t size)
     return status;
 }
 
-/* The way out of both: takes the range that begins at the address, once the device's work has
- * ended. Work that uses it is reported where that is looked for. */
+/* Frees or unregisters the range that begins at the address, once the device's work has ended. Work
+ * that uses it is reported if the checker is on. */
 static tarn_status leave(enum driver_call call, int number, uintptr_t address, bool registered)
 {
     struct host_device *device;
@@ -223,7 +223,7 @@ tarn_status host_host_unregister(int number, uintptr_t address)
     return leave(DRIVER_CALL_host_unregister, number, address, true);
 }
 
-/* Every device is in use from the start. */
+/* Every device counts as in use from the start. */
 tarn_status host_is_active(int number, bool *active)
 {
     struct host_device *device;

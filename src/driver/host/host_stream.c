@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and the clock of queued work.
+/* Streams, and the clock of queued work.
  *
- * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which
- * all is finished. A wait for a position of another stream that it has not reached is an operation;
- * so is timed work, whose end is a time of the clock of queued work, and real work, which the
- * workers run. Whoever makes the head of a queue move goes on until nothing moves (go_on()): a
- * record, a wait or timed work whose time has come needs no other thread, and where no real work is
- * queued everything is deterministic.
+ * A stream is a queue of operations with positions 1, 2, 3 ...; `done` is the position up to which
+ * all have finished. Operations are waits for a position of another stream, timed work, which ends
+ * at a time of the clock of queued work, and real work, which the workers run. A thread that moves
+ * the head of a queue continues until nothing moves (go_on()). So a record, a wait, or timed work
+ * whose time has come needs no other thread. Without real work everything is deterministic.
  *
- * The clock moves by tarn_host_advance(), and by a wait of the host, which jumps to the end of the
- * timed work in its way; the jump is charged to the waiting call's device.
+ * tarn_host_advance() moves the clock. A wait of the host moves it to the end of the timed work
+ * that it waits for, and charges that time to the waiting call's device.
  *
- * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only
- * for positions that were queued before its wait, so there are no cycles. */
+ * Everything here is under `lock`, which comes after the memory lock. A stream waits only for
+ * positions that were queued before its wait, so there are no cycles. */
 #include "driver/host/host_stream.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -26,11 +25,11 @@ static pthread_cond_t something_ended = PTHREAD_COND_INITIALIZER;
 static unsigned sleepers; /* host threads that wait for real work */
 static uint64_t now;      /* ns */
 static uint64_t orders;
-static uint64_t last_number;              /* of a stream */
-static struct host_stream *spare_streams; /* destroyed and drained; their positions go on */
+static uint64_t last_number;              /* number of the newest stream */
+static struct host_stream *spare_streams; /* destroyed and drained streams; their positions
+                                             continue */
 
-/* The timers: streams whose head is timed work, a heap by (due, order). It has room for every
- * stream there is. */
+/* The streams whose head is timed work, as a heap by (due, order). It has room for all streams. */
 static struct host_stream **timers;
 static size_t timer_count, timer_room, stream_total;
 
@@ -130,8 +129,8 @@ static void finish_head(struct host_stream *stream)
     object_free(&host_op_objects, op);
 }
 
-/* Starts the head of an idle stream. True where it has ended by that; else the stream's state says
- * what it waits for. */
+/* Starts the head of an idle stream. True if it has ended at once; otherwise the stream's state
+ * says what it waits for. */
 static bool start_head(struct host_stream *stream)
 {
     struct host_op *op = stream->head;
@@ -160,7 +159,7 @@ static bool start_head(struct host_stream *stream)
     return false;
 }
 
-/* A destroyed stream without work serves again. Nobody waits for it then. */
+/* Keeps a destroyed stream without work for reuse. No stream waits for it. */
 static void retire(struct host_stream *stream)
 {
     struct host_stream **link = &stream->device->streams;
@@ -172,8 +171,8 @@ static void retire(struct host_stream *stream)
     stream_total--;
 }
 
-/* Starts what can start, from the head of an idle stream on, and with each stream that comes to its
- * end those that wait for it, first come first served. */
+/* Starts all operations that can start, from the head of an idle stream on. When a stream reaches a
+ * position, those that wait for it continue, first come first served. */
 static void go_on(struct host_stream *first)
 {
     struct host_stream **end = &first->link;
@@ -216,8 +215,7 @@ void host_stream_ended_locked(struct host_stream *stream)
     go_on(stream);
 }
 
-/* Moves the clock to `to`, if that is later, and ends the timed work that is due by then, in the
- * order of its ends. */
+/* Moves the clock to `to`, if that is later. Ends the timed work that is due by then, in order. */
 static void clock_move(uint64_t to)
 {
     while (timer_count && timers[0]->head->due <= to) {
@@ -337,7 +335,7 @@ tarn_status host_stream_find_locked(const char *call, struct host_device *device
 
 struct host_stream *host_stream_make_locked(struct host_device *device, int priority, bool blocking)
 {
-    /* One timer a stream, and one for each device's legacy stream. */
+    /* One timer per stream, and one for each device's legacy stream. */
     struct host_stream *stream = NULL;
     if (timers_make_room(stream_total + 1 + TARN_MAX_DEVICES)) {
         stream = spare_streams;
@@ -398,7 +396,7 @@ tarn_status host_stream_create(int number, int priority, bool blocking, driver_s
     return status;
 }
 
-/* Returns at once, as CUDA does; what is queued still runs. */
+/* Returns at once, as CUDA does. Queued work still runs. */
 tarn_status host_stream_destroy(int number, driver_stream handle)
 {
     struct host_device *device;
@@ -423,7 +421,7 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
     return status;
 }
 
-/* The legacy stream stands for itself and all blocking streams of the device. */
+/* The legacy stream also stands for all blocking streams of the device. */
 static bool is_idle(const struct host_stream *stream)
 {
     if (stream != &stream->device->legacy)
@@ -508,7 +506,7 @@ tarn_status host_stream_synchronize(int number, driver_stream handle)
     return status;
 }
 
-/* A stream of the device with unfinished work of order `until` or before, or NULL. */
+/* A stream of the device with unfinished work up to order `until`, or NULL. */
 static struct host_stream *stream_unfinished(struct host_device *device, uint64_t until)
 {
     if (device->legacy.head && device->legacy.head->order <= until)
@@ -579,7 +577,7 @@ tarn_status tarn_host_advance(uint64_t to)
 tarn_status host_streams_start(void)
 {
     mutex_lock(&queues_lock);
-    /* For work of default streams, before there are others */
+    /* For the default streams, before there are others. */
     if (!timers_make_room(TARN_MAX_DEVICES)) {
         mutex_unlock(&queues_lock);
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,

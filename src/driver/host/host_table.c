@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The host device as tarn's driver. What tarn does on its own account must neither be barred by an
- * open capture nor end it: so the calls that a capture may bar (host_capture.c) run in relaxed
- * mode, whatever the thread's is. */
+/* The host device as tarn's driver. Calls that tarn itself makes must neither be refused because of
+ * an open capture nor end it. So the calls that a capture forbids (host_capture.c) run in relaxed
+ * mode, whatever the thread's mode is. */
 #include "driver/host/host.h"
 
 /* X(call, parameters, arguments) */
@@ -54,7 +54,7 @@ static tarn_status relaxed_event_wait_any(const driver_event *events, size_t cou
     return status;
 }
 
-/* The entries that are not named here are the host device's own. */
+/* Entries that are not named here are the host device's functions. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"

@@ -18,8 +18,8 @@ static tarn_status queue(const char *call, struct host_stream *stream, const str
     return TARN_OK;
 }
 
-/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of
- * `model` that are the kind's own. */
+/* Queues an operation that uses up to two ranges. `real` work needs a worker. Fields that depend on
+ * the kind come from `model`. */
 static tarn_status submit_locked(const char *call, struct host_device *device, driver_stream handle,
                                  const struct host_op *model, const struct host_use ranges[2])
 {

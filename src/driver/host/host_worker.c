@@ -2,12 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The threads that run real work: fills, copies, host functions. A stream whose head is real work
- * is in `ready`, by priority; a worker takes it, runs the head without a lock, and says that it
- * ended. When there are more ready streams than idle workers another one is started, so that a host
- * function that blocks holds up its own stream only. Workers block all signals and live until
- * host_workers_finish().
- *
- * All state is under the streams lock. */
+ * is in `ready`, by priority. A worker takes it, runs the head without a lock, and reports its end.
+ * If more streams are ready than workers are idle, another worker is started, so a host function
+ * that blocks holds up only its own stream. Workers block all signals and live until
+ * host_workers_finish(). All state is under the streams lock. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -49,7 +47,7 @@ static struct host_stream *ready_pop(void)
     return NULL;
 }
 
-/* Reads an operation that stays at the head of its queue, unchanged, until
+/* Reads an operation at the head of its queue. It stays there, unchanged, until
  * host_stream_ended_locked(). */
 static void run(const struct host_op *op)
 {
@@ -117,8 +115,8 @@ static int thread_start(pthread_t *thread)
     return code;
 }
 
-/* 0, or what the system refused. Does not touch the last error: a call may succeed without the
- * worker. */
+/* Returns 0, or the system's error. Does not touch the last error, since a call may succeed without
+ * the worker. */
 static int worker_add(void)
 {
     struct worker *worker = object_alloc(&worker_objects);
@@ -154,7 +152,7 @@ void host_workers_push_locked(struct host_stream *stream)
     if (idle_count >= ready_count)
         pthread_cond_signal(&work_waits);
     else
-        (void)worker_add(); /* without it the work is done later, by the workers there are */
+        (void)worker_add(); /* on failure the existing workers do it later */
 }
 
 void host_workers_settle(void)
