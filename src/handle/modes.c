@@ -9,7 +9,7 @@
 #include "base/thread/process.h"
 #include "handle/handle.h"
 
-#define TOLD_NEVER UINT64_MAX /* an epoch of modes that no library comes to */
+#define TOLD_NEVER UINT64_MAX /* an epoch that no library reaches */
 
 int mode_wanted(const struct handle *handle, int mode)
 {
@@ -19,7 +19,7 @@ int mode_wanted(const struct handle *handle, int mode)
                : atomic_load_explicit(&entry->mode_values[mode], memory_order_relaxed);
 }
 
-/* The entry of a library that has the mode, and the mode's place in its row. */
+/* The entry of a library that has the mode, and the mode's index in its row. */
 static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct entry **entry,
                              int *place)
 {
@@ -37,7 +37,7 @@ static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct
                         (*entry)->row->name);
 }
 
-/* The thread's handles of a library are told when they are next asked for. */
+/* Sets a mode for the calling thread. Its handles get it when they are next asked for. */
 static void set_own(struct holder *holder, int library, int place, int value)
 {
     holder->modes[library][place] = (int64_t)value + 1;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of libraries. An entry, once it has a number, stays; its row does not change.
- * `registry_lock` covers additions; each entry's lock covers what its loading has found. The
- * loading runs with no lock held, by each thread that finds none done: the loader runs one thread's
- * dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
- * held together with another. */
+/* Owns the table of libraries. An entry with a number is never removed, and its row never changes.
+ * `registry_lock` protects additions; each entry's lock protects what its loading has found.
+ * Libraries are loaded with no lock held, by each thread that finds it not done: the loader runs
+ * one dlopen() at a time, with constructors of libraries. The two locks are never held together. */
 #include "handle/registry.h"
 #include "base/pages.h"
 #include "base/sized.h"
@@ -31,7 +30,8 @@
             .workspace_environment = -2},
 
 static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
-static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
+static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* entry 0 is
+                                                                                     unused */
 static atomic_int entries_used = BUILT_IN; /* registry_lock to change */
 
 int entry_count(void)
@@ -113,7 +113,7 @@ void entry_note_version(struct entry *entry, void *handle)
     mutex_unlock(&entry->lock);
 }
 
-/* What a thread has found of a library, before it is the entry's. */
+/* What one thread has found of a library, before it is the entry's. */
 struct found {
     struct loaded loaded;
     struct library_calls calls;
@@ -139,8 +139,8 @@ static tarn_status look_for(const struct entry *entry, struct found *found)
     return status;
 }
 
-/* With no lock, and waiting for no other thread, which may be waiting for the loader: several may
- * look at once, and the first that has done so decides for all. */
+/* Holds no lock and waits for no thread, which may be waiting for the loader. Several threads may
+ * search at the same time; the first one to finish decides for all. */
 static enum load_state load(struct entry *entry)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -171,7 +171,7 @@ tarn_status entry_load(struct entry *entry)
                : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
 }
 
-/* The driver's name that a platform means; NULL for any. */
+/* The name of a platform's driver; NULL: any. */
 static const char *platform_driver(tarn_platform platform)
 {
     return platform == TARN_PLATFORM_CUDA ? "cuda" : platform == TARN_PLATFORM_HIP ? "hip" : NULL;
@@ -261,7 +261,7 @@ tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
     return TARN_OK;
 }
 
-/* A copy that lasts for ever; NULL for NULL. Says in `full` that there was no memory. */
+/* Copies a text that is never freed. NULL for NULL. Sets `full` if there is no memory. */
 static const char *keep(const char *text, bool *full)
 {
     if (!text || *full)
@@ -296,8 +296,7 @@ static void row_destroy(struct library *row)
     pages_free(row, sizeof *row);
 }
 
-/* Takes over the first argument's strings; texts of pointers that come without a name are what
- * messages call them. */
+/* Copies a caller's row. Functions given as pointers without a name get a name for messages. */
 static tarn_status row_create(const tarn_library_row *given, struct library **result)
 {
     bool full = false;
@@ -331,7 +330,8 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     row->unchecked = true;
     row->create_number = given->create_number;
     row->out_of_memory[0] = given->out_of_memory;
-    row->unset_workspace = true; /* whatever its set_stream does, the handle is told */
+    row->unset_workspace = true; /* the library may not end the use of a workspace by set_stream, so
+                                    it is always told */
     row->workspace_size = row->set_workspace ? library_cublas.workspace_size : NULL;
     if (full) {
         row_destroy(row);
@@ -341,8 +341,8 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     return TARN_OK;
 }
 
-/* The first function of a row without sonames that is given by name alone; NULL where there is
- * none. With a pointer the name is what messages call it. */
+/* The first function of a row without sonames that has only a name; NULL: none. With a pointer, the
+ * name is for messages. */
 static const char *name_without_a_library(const tarn_library_row *row)
 {
     const struct {
@@ -361,7 +361,7 @@ static const char *name_without_a_library(const tarn_library_row *row)
     return NULL;
 }
 
-/* What a caller's row must have. */
+/* Checks a caller's row. */
 static tarn_status row_check(const tarn_library_row *row)
 {
     const unsigned known = TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE |

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds the file of a library. Owns nothing. What was opened and lacks a function stays open: a
- * vendor's library may have threads of its own by then.
+/* Finds the file of a library. Owns nothing. A library that was opened and lacks a function stays
+ * open: it may have threads by then.
  *
- * The libraries of one toolkit call each other, and two major versions of it in one process know
- * nothing of each other's handles. So what the process has loaded of a platform says which versions
- * of the others are opened: releases in the rows. */
+ * Libraries of one toolkit call each other, and two major versions of it in one process do not know
+ * each other's handles. So the versions that the process has loaded of a platform decide which
+ * versions of other libraries are opened (releases in the rows). */
 #include "handle/search.h"
 
 #include <dlfcn.h>
@@ -18,16 +18,16 @@
 
 struct search {
     const struct library *row;
-    unsigned releases;   /* of the toolkit, as in a row: those that what is loaded belongs to;
-                            LIBRARY_ANY_RELEASE: nothing says */
-    const char *because; /* a soname that is loaded and says so */
+    unsigned releases;   /* the toolkit releases that loaded libraries belong to;
+                            LIBRARY_ANY_RELEASE: unknown */
+    const char *because; /* the loaded soname that tells */
     struct loaded *loaded;
     struct library_calls *calls;
     char *why;
     size_t size;
 };
 
-/* Adds a reason, unless it was said: several places lead to one file. */
+/* Adds a reason, unless it is there already: several places may lead to one file. */
 static __attribute__((format(printf, 2, 3))) void say(const struct search *search,
                                                       const char *format, ...)
 {
@@ -58,11 +58,11 @@ static void name_releases(tarn_platform platform, unsigned releases, char *text,
 static bool is_loaded(const char *soname)
 {
     void *library = loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
-    return library && dlclose(library) == 0; /* only counted by this */
+    return library && dlclose(library) == 0; /* only undoes the count of the dlopen() above */
 }
 
-/* Which releases all that is loaded belongs to. A process that has several already is not ours to
- * keep from it. */
+/* Finds the releases that loaded libraries belong to. If a process has loaded several already, tarn
+ * does not prevent that. */
 static void look_what_is_loaded(struct search *search)
 {
     static const struct library *const rows[] = {
@@ -86,7 +86,8 @@ static void look_what_is_loaded(struct search *search)
     search->releases = common == ~0u ? LIBRARY_ANY_RELEASE : common;
 }
 
-/* Whether one of the row's sonames may be opened beside what is loaded. Says why not, of `file`. */
+/* Whether one of the row's sonames may be opened beside what is loaded. If not, adds the reason for
+ * `file`. */
 static bool fits(const struct search *search, int number, const char *file)
 {
     unsigned releases = search->row->releases[number];
@@ -103,7 +104,7 @@ static bool fits(const struct search *search, int number, const char *file)
 
 /* Files ---------------------------------------------------------------------------------------- */
 
-/* Looks a symbol up unless a pointer is there already. */
+/* Looks a symbol up, unless a pointer was given. */
 static void resolve(const struct loaded *loaded, const char *symbol, void *function)
 {
     void *present;
@@ -153,7 +154,7 @@ static bool calls_resolve(const struct search *search, const struct loaded *load
     return !missing;
 }
 
-/* One file, by its path or its soname: whether it serves. */
+/* Tries one file, by its path or soname. True if it serves. */
 static bool try_file(struct search *search, const char *file, const char *soname)
 {
     const char *const one[] = {file, NULL};
@@ -172,7 +173,7 @@ static bool try_file(struct search *search, const char *file, const char *soname
     return true;
 }
 
-/* One that the process has already: what its other parts use is what we must use. */
+/* Tries libraries that the process has loaded: tarn must use the one that the program uses. */
 static bool find_loaded(struct search *search)
 {
     for (int i = 0; i < LIBRARY_SONAMES && search->row->sonames[i]; i++)
@@ -182,7 +183,7 @@ static bool find_loaded(struct search *search)
     return false;
 }
 
-/* Where the loader looks. */
+/* Tries the loader's own search. */
 static bool find_by_the_loader(struct search *search)
 {
     for (int i = 0; i < LIBRARY_SONAMES && search->row->sonames[i]; i++)
@@ -192,8 +193,8 @@ static bool find_by_the_loader(struct search *search)
     return false;
 }
 
-/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Most directories
- * lack most libraries, which is not worth a reason. */
+/* Tries `directory``subdirectory`/soname for each soname; `length` is that of `directory`. A file
+ * that does not exist is not reported, since most directories lack most libraries. */
 static bool find_in(struct search *search, const char *directory, size_t length,
                     const char *subdirectory)
 {

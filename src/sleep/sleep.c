@@ -36,8 +36,8 @@
 struct member {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
-    tarn_residue_reason reason; /* STAYS; 0: it slept before, was woken or cancelled, or nobody else
-                                   refers to it */
+    tarn_residue_reason reason; /* STAYS; 0: it was suspended before, woken or cancelled, or only
+                                   the sleep refers to it */
     bool keep;
 };
 
@@ -64,8 +64,8 @@ static tarn_status refuse(int from, int state, const char *what)
                   texts[state]);
 }
 
-/* Runs after the end of the memory layer, at which prepared pools ran again: no other call of tarn
- * runs any more. */
+/* Runs after the memory layer's end, which has resumed prepared pools. No other call of tarn runs
+ * any more. */
 static void sleep_shutdown(void)
 {
     pages_free(sleeping.members, sleeping.room * sizeof *sleeping.members);
@@ -103,7 +103,7 @@ static tarn_status change_end(int state, tarn_status status)
     return status;
 }
 
-/* The same with all captures barred. */
+/* The same, with all captures barred. */
 static tarn_status barred_begin(int from, const char *what)
 {
     tarn_status status = change_begin(from, what);
@@ -137,7 +137,8 @@ static int device_of(const struct member *member)
     return member->pool->store.arena->device->number;
 }
 
-/* It stays awake, or slept after a commit that failed and was resumed by the program. */
+/* Whether a member is awake. One that slept after a failed commit may have been resumed by the
+ * program. */
 static bool is_awake(const struct member *member)
 {
     return member->state == STAYS ||
@@ -257,7 +258,7 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
         stay(member, why_it_stays(pool));
         return TARN_OK;
     }
-    if (status == TARN_ERROR_SUSPENDED) /* another thread is changing it */
+    if (status == TARN_ERROR_SUSPENDED) /* another thread is suspending or resuming it */
         return failed_within(TARN_ERROR_BUSY, "a sleep cannot begin");
     return status;
 }
@@ -271,10 +272,9 @@ static tarn_status resume(const struct member *member)
     return tarn_pool_resume((tarn_pool *)pool);
 }
 
-/* Resumes the pools that have no memory, and returns the first failure. A pool for which this fails
- * stays as it is, and the next ones are resumed all the same: another device has room where one has
- * none. If a pool's device is lost, it never gets memory again, and all else wakes without it: that
- * sets `lost`. */
+/* Resumes the pools that have no memory, and returns the first failure. A pool that fails stays
+ * suspended, and the next ones are still resumed, since another device may have room. A pool of a
+ * lost device never gets memory again; everything else wakes without it, and `lost` is set. */
 static tarn_status resume_all(tarn_status *lost)
 {
     tarn_status first = TARN_OK;
@@ -384,8 +384,7 @@ static size_t reserved_in_all(void)
     return reserved;
 }
 
-/* The memory of a device that the process has in addition to tarn's, if the driver's monitor
- * reports it. */
+/* Memory of the process on a device that is not tarn's, if the driver's monitor reports it. */
 static size_t beside(int device, size_t reserved)
 {
     enum { MOST = 128 };
@@ -416,7 +415,7 @@ static void residue_of_device(tarn_residue *residue, struct arena *arena)
     tarn_workspace_stats workspaces = {.size = sizeof workspaces};
     size_t handles = handles_in_use(device), scratch = 0;
     (void)occupancy_pools(arena, &standard, 1);
-    /* Workspaces of captures are in their pools */
+    /* Workspaces of captures are in their pools. */
     if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK)
         scratch = workspaces.bytes > workspaces.captured_bytes
                       ? workspaces.bytes - workspaces.captured_bytes
@@ -448,7 +447,7 @@ static void residue_of_pools(tarn_residue *residue)
     }
 }
 
-/* Fills in the caller's structure, which was checked. */
+/* Fills in the caller's structure, which was checked before. */
 static void residue_take(tarn_residue *given)
 {
     tarn_residue residue;
@@ -484,8 +483,8 @@ static tarn_status residue_check(const tarn_residue *residue)
 
 /* Committing ----------------------------------------------------------------------------------- */
 
-/* Pools that were prepared although anchored, since a sleeper was to remove the anchors. Others may
- * have some there too. */
+/* Counts pools that are still anchored as residue. They were prepared because a sleeper was to
+ * remove the anchors; other code may have anchors there too. */
 static void anchored_stay(void)
 {
     for (size_t i = 0; i < sleeping.count; i++) {
@@ -503,9 +502,9 @@ static void anchored_stay(void)
     }
 }
 
-/* Pools that only the sleep still refers to, such as that of a destroyed graph whose last launch
- * has ended during the prepare. No wake resumes them, and their live blocks are the program's: they
- * stay. */
+/* Counts pools that only the sleep refers to as residue, such as that of a graph that was
+ * destroyed, and whose last launch ended, during the prepare. No wake resumes them. Their live
+ * blocks belong to the program, so they stay. */
 static void ended_stay(void)
 {
     for (size_t i = 0; i < sleeping.count; i++) {
@@ -544,7 +543,7 @@ static tarn_status unmap_all(void)
     return status;
 }
 
-/* Remembers the first of the failures that do not stop the call. */
+/* Keeps the first of the failures that do not stop the call. */
 static void note(tarn_status *first, struct error_before *before, tarn_status status)
 {
     error_attempt_end(before, *first ? TARN_OK : status);
@@ -582,7 +581,7 @@ static tarn_status drop_handles(void)
     return first;
 }
 
-/* Gives back unused memory, of the default pools and of pools with plain segments too. */
+/* Gives unused memory back, also of the default pools and of pools with plain segments. */
 static tarn_status drop_caches(void)
 {
     tarn_status first = TARN_OK;
@@ -648,7 +647,8 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     return barred_end(TARN_SLEEP_AWAKE, status);
 }
 
-/* A library's destroy did not return. All pools sleep by then, so the process does. */
+/* A library's destroy has not returned. All pools sleep by then, so the process counts as
+ * asleep. */
 struct falling_asleep {
     struct undo undo;
     struct cancel cancel;
@@ -744,7 +744,7 @@ tarn_status tarn_wake(void)
         return status;
     status = resume_all(&lost);
     if (status) {
-        list_forget_awake(); /* those that were resumed, too */
+        list_forget_awake(); /* also those that were resumed */
         return barred_end(TARN_SLEEP_ASLEEP, status);
     }
     list_free();

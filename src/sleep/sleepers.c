@@ -22,12 +22,13 @@ struct sleeper {
     tarn_sleeper number;
     tarn_sleeper_options options;
     tarn_sleeper_info info; /* what tarn_sleeper_info_get() returns */
-    bool running;           /* one of its callbacks */
-    bool refused;           /* to take part in this sleep */
-    bool in_part;           /* asleep, and a commit or a wake has failed */
+    bool running;           /* one of its callbacks runs */
+    bool refused;           /* it refused to take part in this sleep */
+    bool in_part;           /* asleep, but a commit or a wake has failed */
 };
 
-/* Of the list. `refused` and `in_part` belong to whoever changes the state of the sleep. */
+/* Protects the list. `refused` and `in_part` belong to the thread that changes the state of the
+ * sleep. */
 static mutex sleepers_lock = MUTEX_INITIALIZER(LOCK_SLEEPERS);
 static struct sleeper *sleepers;
 static tarn_sleeper last_number;
@@ -52,8 +53,8 @@ static struct sleeper *before_locked(tarn_sleeper number)
     return found;
 }
 
-/* The next sleeper of a walk, marked as running; NULL at the end. `number` is the one before, 0 to
- * begin. */
+/* The next sleeper of a walk, marked as running; NULL: the end. `number` is the last one's, 0 at
+ * first. */
 static struct sleeper *next(tarn_sleeper *number, bool newest_first)
 {
     mutex_lock(&sleepers_lock);
@@ -67,7 +68,7 @@ static struct sleeper *next(tarn_sleeper *number, bool newest_first)
     return sleeper;
 }
 
-/* Ends the callback of a sleeper, with what it returned. */
+/* Ends the callback of a sleeper, with its result. */
 static void let_go(struct sleeper *sleeper, tarn_sleeper_state state, tarn_status status,
                    const char *why)
 {
@@ -79,7 +80,7 @@ static void let_go(struct sleeper *sleeper, tarn_sleeper_state state, tarn_statu
     mutex_unlock(&sleepers_lock);
 }
 
-/* Ends a visit at which nothing was called. */
+/* Ends a visit without a callback. */
 static void pass(struct sleeper *sleeper)
 {
     mutex_lock(&sleepers_lock);
@@ -87,7 +88,7 @@ static void pass(struct sleeper *sleeper)
     mutex_unlock(&sleepers_lock);
 }
 
-/* What a callback says. */
+/* The result of a callback. */
 struct said {
     tarn_status status;
     char why[sizeof((tarn_sleeper_info *)0)->why];
@@ -171,7 +172,7 @@ void sleepers_cancel(void)
     }
 }
 
-/* A failed commit leaves the sleeper asleep in part: it may have given some of its memory back. */
+/* After a failed commit a sleeper is asleep in part: it may have given some memory back. */
 static tarn_status commit(struct sleeper *sleeper)
 {
     struct said said = ask(sleeper, sleeper->options.commit);
@@ -299,7 +300,7 @@ tarn_status tarn_sleeper_add(const tarn_sleeper_options *given, tarn_sleeper *nu
     if (!sleeper)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a sleeper");
     sleeper->options = options;
-    sleeper->options.name = NULL; /* the caller's, and copied below */
+    sleeper->options.name = NULL; /* the caller's string, which is copied below */
     sleeper->info = (tarn_sleeper_info){.size = sizeof sleeper->info, .device = options.device};
     text_was_cut(sleeper->info.name, sizeof sleeper->info.name,
                  snprintf(sleeper->info.name, sizeof sleeper->info.name, "%s", options.name));
