@@ -43,15 +43,15 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
     atomic_store(&thread_end_callbacks[layer], callback);
 }
 
-/* The value is ignored. A copy of the library in a namespace of its own (dlmopen) has the keys of
- * another C library. They have the same numbers, and their values lie in the same places. */
+/* `value` is not used. A copy of the library in its own namespace (dlmopen) has the keys of another
+ * C library: they have the same numbers, and their values are in the same places. */
 static void thread_end(void *value)
 {
     struct thread *thread = thread_here;
     (void)value;
     callbacks_of_thread_end();
     if (!thread || atomic_load(&process_state) == PROCESS_IS_FORKED)
-        return; /* in a child another thread of the parent may have had any lock */
+        return; /* in a child of fork(), another thread of the parent may have held any lock */
     for (int layer = 0; layer < THREAD_LAYERS; layer++) {
         void (*callback)(struct thread *) = atomic_load(&thread_end_callbacks[layer]);
         if (callback)
@@ -100,7 +100,7 @@ static tarn_status layer_init_locked(void)
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                           "no thread-specific key is left in this process");
-        /* If there is no memory for it, a child does not learn that it is one */
+        /* Fails only without memory; then a child does not learn that it is one */
         (void)pthread_atfork(NULL, NULL, thread_in_child);
         captures_init();
         watching = true;
@@ -124,7 +124,7 @@ static tarn_status layer_init_locked(void)
     return TARN_OK;
 }
 
-/* A step of the first use, under the lock, unless another thread has made them all meanwhile. */
+/* One step of the first use, under the lock, unless another thread has done all steps meanwhile. */
 static tarn_status step(tarn_status (*init_locked)(void))
 {
     tarn_status status = TARN_OK;
@@ -135,8 +135,8 @@ static tarn_status step(tarn_status (*init_locked)(void))
     return status;
 }
 
-/* What opens libraries runs between the steps, without the lock: whoever is inside the loader, in a
- * constructor, may be waiting for it. */
+/* Functions that open libraries run between the steps, without the lock: a thread inside the
+ * loader, in a constructor, may be waiting for it. */
 static tarn_status layer_init(void)
 {
     tracing_prepare();
@@ -184,7 +184,7 @@ tarn_status device_find(int number, struct device **device)
     return TARN_OK;
 }
 
-/* Set once, before what it ends exists */
+/* Set once, before there is anything to end */
 static void (*_Atomic lost_callback)(struct device *device);
 
 void device_on_lost(void (*callback)(struct device *device))
@@ -356,7 +356,7 @@ tarn_status tarn_device_get(int *device)
     return TARN_OK;
 }
 
-/* Makes a device current; `previous` may be NULL. */
+/* Makes a device current. `previous` may be NULL. */
 static tarn_status device_exchange(int device, int *previous)
 {
     struct device *found = NULL;
@@ -448,8 +448,8 @@ tarn_status tarn_device_guard_set(tarn_guard *guard, int device)
     return status;
 }
 
-/* Puts back the device that was current before another. Where it has no context yet the thread had
- * none there either, and gets none: a guard is not a use of the device that it comes back to. */
+/* Makes the device current again that was current before another. If it has no context, the thread
+ * had none there, and gets none: a guard does not count as a use of the device that it restores. */
 tarn_status device_return(int device)
 {
     bool active = true;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds libamdhip64, its entry points and its devices. Owns `hip`, which the choice of the driver
- * fills with what one thread has found. Three major versions are in use side by side; where they
- * differ, the number that the runtime gives decides. */
+/* Finds libamdhip64, its entry points and its devices. Owns `hip`, which gets what one thread has
+ * found when the driver is chosen. Three major versions are in use. Where they differ, the version
+ * that the runtime reports decides. */
 #include "driver/hip/hip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Virtual memory is taken without being asked for from the first version on that has been tested on
- * hardware: none yet. */
+/* The first version whose virtual memory is used by default, because it was tested on hardware:
+ * none yet. */
 #define FIRST_TESTED_VIRTUAL_MEMORY INT32_MAX
 
 struct hip hip;
@@ -31,8 +31,8 @@ const struct hip_unchecked hip_unchecked[] = {
 
 /* ---- Codes ---- */
 
-/* Codes after which the device is dead for this process. 999 is not among them: HIP gives it for
- * many a failure. */
+/* Codes after which the device is dead for this process. 999 is not one: HIP returns it for many
+ * failures. */
 static bool is_sticky(hip_result code)
 {
     switch (code) {
@@ -52,14 +52,14 @@ tarn_status hip_status(hip_result code)
     if (is_sticky(code))
         return TARN_ERROR_DEVICE_LOST;
     if ((code >= HIP_CAPTURE_UNSUPPORTED && code <= 909) || code == HIP_ILLEGAL_STATE)
-        return TARN_ERROR_CAPTURE; /* the state is a stream's: it captures already, or does not */
+        return TARN_ERROR_CAPTURE; /* the stream captures already, or does not capture */
     switch (code) {
     case HIP_INVALID_VALUE:
     case HIP_INVALID_DEVICE_POINTER:
     case HIP_INVALID_HANDLE:
     case HIP_HOST_REGISTERED:
     case HIP_HOST_NOT_REGISTERED:
-    case HIP_CONTEXT_IS_DESTROYED: /* what HIP returns for an invalid stream, not for a device */
+    case HIP_CONTEXT_IS_DESTROYED: /* HIP returns this for an invalid stream, not for a device */
         return TARN_ERROR_INVALID_ARGUMENT;
     case HIP_OUT_OF_MEMORY:
         return TARN_ERROR_OUT_OF_MEMORY;
@@ -123,7 +123,7 @@ static tarn_status find_all(struct hip *found, char *why, size_t size)
 
 /* ---- Virtual memory ---- */
 
-/* Whether virtual memory may be used where the runtime has it: TARN_HIP_VMM, else by the
+/* Whether virtual memory may be used if the runtime has it: by TARN_HIP_VMM, otherwise by the
  * version. */
 static tarn_status read_wish(const struct hip *found, bool *wanted, char *why, size_t size)
 {
@@ -145,9 +145,8 @@ static bool has_virtual_memory_calls(const struct hip_calls *call)
            call->hipMemGetAllocationGranularity;
 }
 
-/* The size of a piece, where the device has virtual memory; else 0. Not a word about it to a
- * runtime before 6.1: it exports the calls, and has no attribute that would say that they do not
- * work. */
+/* The size of a granule; 0: the device has no virtual memory. A runtime before 6.1 is not asked: it
+ * exports the calls, but they do not work, and it has no attribute that says so. */
 static size_t granule_of(const struct hip *found, int number)
 {
     const struct hip_calls *call = &found->call;
@@ -179,14 +178,14 @@ static hip_result device_init(const struct hip *found, struct hip_device *device
         return code;
     device->granule = virtual_memory ? granule_of(found, number) : 0;
     device->virtual_memory = device->granule != 0;
-    /* The range goes from 1 to -1; nothing here wants less than the normal 0. */
+    /* The range goes from 1 to -1; tarn uses nothing lower than the normal 0. */
     int least = 0;
     if (call->hipDeviceGetStreamPriorityRange(&least, &device->greatest_priority))
         device->greatest_priority = 0;
     if (call->hipDeviceGetAttribute(&device->capability_major, HIP_CAPABILITY_MAJOR, number) ||
         call->hipDeviceGetAttribute(&device->capability_minor, HIP_CAPABILITY_MINOR, number))
         device->capability_major = device->capability_minor = 0;
-    (void)call->hipGetLastError(); /* none of these is an error of the program's */
+    (void)call->hipGetLastError(); /* removes the error, which the program did not cause */
     return HIP_OK;
 }
 
@@ -211,7 +210,8 @@ static tarn_status start(struct hip *found, char *why, size_t size)
     if (status)
         return status;
 
-    /* Without a device hipInit() says 101 and hipGetDeviceCount() 100 (5.2); either will do. */
+    /* Without a device hipInit() returns 101 and hipGetDeviceCount() 100 (5.2). Both are
+     * recognized. */
     hip_result code = call->hipInit(0);
     if (code)
         return refuse(found, why, size, "hipInit", code);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's virtual memory as entries of the driver table. Keeps for each reserved range what is mapped
- * where, for two reasons: HIP follows an address or a size that it does not know into a NULL
- * pointer (hipMemAddressFree, hipMemUnmap: ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never
- * be given one; and its hipMemUnmap takes one mapping at a time, where the driver table allows many
- * in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order the
+/* HIP's virtual memory as entries of the driver table. Owns, for each reserved range, what is
+ * mapped where, under `ranges_lock`. This has two reasons. HIP follows an unknown address or size
+ * into a NULL pointer (hipMemAddressFree, hipMemUnmap: ROCm/clr, hipamd/src/hip_vm.cpp), so it must
+ * never get one. And its hipMemUnmap takes one mapping at a time, while the driver table allows
+ * several in a row, all or none. Map and unmap wait for the legacy stream, because they order the
  * device. */
 #include "base/pages.h"
 #include "base/status.h"
@@ -16,12 +16,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A mapping, at the granule where it begins. */
+/* A mapping, stored at its first granule. */
 #define CONTINUED SIZE_MAX
 struct mapping {
-    size_t size; /* bytes; CONTINUED at the further granules of one, 0 where nothing is mapped */
+    size_t size; /* bytes; CONTINUED: a further granule of a mapping; 0: nothing is mapped */
     hip_piece piece;
-    uint64_t devices; /* one bit for each that has access */
+    uint64_t devices; /* one bit per device with access */
 };
 
 /* A reserved range. */
@@ -30,7 +30,7 @@ struct range {
     int device;
     uintptr_t address;
     size_t size, granule, mapped; /* bytes */
-    struct mapping *mappings;     /* by granule; pages_map */
+    struct mapping *mappings;     /* by granule; from pages_map() */
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
@@ -41,10 +41,10 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
 }
 
 static mutex ranges_lock = MUTEX_INITIALIZER(LOCK_HIP_RANGES);
-static struct tree ranges = {.order = by_address}; /* ranges_lock */
+static struct tree ranges = {.order = by_address}; /* under ranges_lock */
 static struct object_pool range_objects = OBJECT_POOL(struct range);
 
-/* The way into a call of the virtual memory, which is off unless asked for. */
+/* Begins a call on virtual memory, which is off unless it was asked for. */
 static tarn_status enter_virtual(int device, const char *call, struct hip_scope *scope)
 {
     tarn_status status = hip_enter(device, true, scope);
@@ -66,7 +66,8 @@ static bool ends_after(const struct tree_node *node, uint64_t address)
     return range->address + range->size > address;
 }
 
-/* The range of the device that holds all of [address, address + size), on granules; or NULL. */
+/* The device's range that contains all of [address, address + size), which is whole granules; or
+ * NULL. */
 static struct range *range_around_locked(int device, uintptr_t address, size_t size)
 {
     struct tree_node *node = tree_find_first(&ranges, ends_after, address);
@@ -92,7 +93,7 @@ static bool is_empty_locked(const struct range *range, uintptr_t address, size_t
     return at == end;
 }
 
-/* Enters a mapping of [address, address + size); takes out a row of whole ones. */
+/* Enters a mapping of [address, address + size). */
 static void enter_locked(struct range *range, uintptr_t address, size_t size, hip_piece piece)
 {
     struct mapping *at = mapping_at(range, address), *end = at + size / range->granule;
@@ -102,6 +103,7 @@ static void enter_locked(struct range *range, uintptr_t address, size_t size, hi
     range->mapped += size;
 }
 
+/* Removes the mappings in [address, address + size), which are whole ones in a row. */
 static void remove_locked(struct range *range, uintptr_t address, size_t size)
 {
     memset(mapping_at(range, address), 0, size / range->granule * sizeof(struct mapping));
@@ -223,7 +225,7 @@ tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *pi
     tarn_status status = enter_virtual(device, "hipMemCreate", &scope);
     if (status)
         return status;
-    /* All of a device's memory can be reached by RDMA here; HIP reads no flag for it. */
+    /* All memory of a device can be accessed by RDMA; HIP has no flag for it. */
     const struct hip_allocation_properties properties = {
         .type = HIP_ALLOCATION_PINNED,
         .handle_types = flags & DRIVER_PIECE_EXPORTABLE ? HIP_HANDLE_POSIX_FD : HIP_HANDLE_NONE,
@@ -290,7 +292,7 @@ tarn_status hip_export(int device, driver_piece piece, int *file)
     return TARN_OK;
 }
 
-/* HIP says of no piece how large it is: one of another size is refused by the map. */
+/* HIP does not tell the size of a piece: a wrong size is refused by the map. */
 tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -330,7 +332,7 @@ tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece pie
     tarn_status status = enter_virtual(device, "hipMemMap", &scope);
     if (status)
         return status;
-    /* Entered before the call, so that two threads cannot be given the same place. */
+    /* Entered before the call, so that no other thread uses the same place. */
     mutex_lock(&ranges_lock);
     struct range *range = range_around_locked(device, address, size);
     bool fits = range && piece && is_empty_locked(range, address, size);
@@ -348,7 +350,8 @@ tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece pie
     return hip_leave(&scope, code, "hipMemMap of %zu bytes at %#" PRIxPTR, size, address);
 }
 
-/* The mapping that begins at an address, if the row up to `end` is whole; or one of no size. */
+/* The mapping that begins at an address, if the range up to `end` is whole mappings; otherwise one
+ * of size 0. */
 static struct mapping first_of_row(int device, uintptr_t address, uintptr_t end)
 {
     mutex_lock(&ranges_lock);
@@ -372,7 +375,7 @@ static hip_result give_access(uintptr_t address, size_t size, uint64_t devices)
     return hip.call.hipMemSetAccess((void *)address, size, access, count);
 }
 
-/* Maps again what an unmap that failed further on has unmapped; forgets what cannot be. */
+/* Maps what an unmap has unmapped before it failed. Forgets what cannot be mapped again. */
 static hip_result map_again(int device, uintptr_t start, uintptr_t end)
 {
     hip_result code = HIP_OK, first_failure = HIP_OK;
@@ -389,8 +392,8 @@ static hip_result map_again(int device, uintptr_t start, uintptr_t end)
     return first_failure;
 }
 
-/* What is unmapped in part, and cannot be put back, would be taken for memory: then nothing of the
- * device can be used. */
+/* If an unmap is incomplete and cannot be undone, other code would take the rest for memory: then
+ * nothing of the device can be used. */
 tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the host device share. host.c owns configuration, devices and the way into a
+/* What the files of the host device share. host.c owns configuration, devices and the begin of each
  * call; host_address.c address space and plain allocations; host_memory.c pieces and mappings;
- * host_pinned.c pinned memory of the host; host_stream.c queues, events and the clock of queued
- * work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c
- * owners, uses and reports.
+ * host_pinned.c pinned host memory; host_stream.c queues, events and the clock of queued work;
+ * host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners,
+ * uses and reports.
  *
- * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's,
- * the injection's). The locks of settling and of delivering reports are taken with none of these
- * held; so a report is delivered with those two only, and real work runs without any. */
+ * Locks, in the order in which they are taken: memory, streams, then leaves (object pools, the
+ * injection). The locks of settling and of delivering reports are taken before all of these. So a
+ * report is delivered with only those two held, and real work runs with none. */
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
@@ -26,22 +26,22 @@
 
 /* ---- Streams ---- */
 
-/* Bytes that one queued operation uses, and who owned them when it was queued. */
+/* The bytes that a queued operation uses, and their owner when it was queued. */
 struct host_use {
     uintptr_t address;
     size_t size;
-    uint64_t owner; /* a generation; 0: nobody's */
+    uint64_t owner; /* generation of the owner; 0: none */
 };
 
 struct host_uses {
     struct host_use few[2];
-    struct host_use *many; /* pages_alloc; in place of `few` where these do not suffice */
+    struct host_use *many; /* from pages_alloc(); replaces `few` if that is too small */
     unsigned count, room;
 };
 
 enum host_op_kind { HOST_OP_WAIT, HOST_OP_TIMED, HOST_OP_FILL, HOST_OP_COPY, HOST_OP_CALL };
 
-/* One entry of a queue. All fields are set before it is queued and not changed afterwards. */
+/* One entry of a queue. Constant once it is queued. */
 struct host_op {
     struct host_op *next;
     enum host_op_kind kind;
@@ -63,47 +63,47 @@ struct host_op {
             void *argument;
         } call;
     };
-    struct host_uses uses; /* empty where the checker is off */
+    struct host_uses uses; /* empty while the checker is off */
 };
 
-/* Nodes of a graph: what a captured stream's next operation waits for. */
+/* Nodes of a graph that a captured stream's next operation waits for. */
 struct host_nodes {
-    driver_node *list; /* pages_alloc */
+    driver_node *list; /* from pages_alloc() */
     unsigned count, room;
 };
 
 enum host_stream_state {
     HOST_STREAM_IDLE,  /* nothing queued */
-    HOST_STREAM_WAITS, /* its head waits for another stream: it is in that one's `waiters` */
-    HOST_STREAM_TIMED, /* its head ends at a time: it is in the heap of timers */
-    HOST_STREAM_READY, /* its head is real work: it is in a list of ready streams */
+    HOST_STREAM_WAITS, /* its head waits for another stream; in that one's `waiters` */
+    HOST_STREAM_TIMED, /* its head ends at a time; in the heap of timers */
+    HOST_STREAM_READY, /* its head is real work; in a list of ready streams */
     HOST_STREAM_RUNS   /* a worker runs its head */
 };
 
-/* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position
- * <= done" answers for an event whatever became of its stream. Streams lock. */
+/* A queue. Never unmapped. When it is reused as another stream, positions continue. So "position <=
+ * done" answers for an event whatever became of its stream. Under the streams lock. */
 struct host_stream {
-    struct host_stream *link; /* in the one list that its state names, or in a list of streams to go
-                                 on with */
+    struct host_stream *link; /* in the list that its state names, or in a list of streams to
+                                 continue with */
     bool live;                /* between create and destroy */
-    bool blocking;            /* synchronises with the legacy stream */
+    bool blocking;            /* it and the legacy stream wait for each other */
     int priority;
-    uint64_t number; /* of all streams that were ever made; 0: the legacy one */
+    uint64_t number; /* unique among all streams ever created; 0: the legacy stream */
     enum host_stream_state state;
     struct host_device *device;
-    uint64_t last, done;           /* positions: of the last operation queued, of the last one
-                                      finished */
+    uint64_t last, done;           /* positions of the last queued and the last finished
+                                      operation */
     uint64_t joined;               /* the legacy stream waits for this one up to this position */
     uint64_t joins;                /* this one waits for the legacy stream up to this position of
-                                      that */
-    struct host_op *head, *tail;   /* not finished */
+                                      it */
+    struct host_op *head, *tail;   /* unfinished operations */
     struct host_stream *waiters;   /* streams whose head waits for this one */
-    struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
+    struct host_stream *next_live; /* in the device's list: live, or destroyed with work left */
 
-    struct host_capture *capture;      /* that it takes part in, or NULL */
-    struct host_stream *next_captured; /* of the capture's streams */
-    unsigned branch;                   /* its number there; 0: the capture began on it */
-    struct host_nodes nodes;           /* its last ones there, with room for one at least */
+    struct host_capture *capture;      /* the capture that it takes part in, or NULL */
+    struct host_stream *next_captured; /* in that capture's list */
+    unsigned branch;                   /* its number in that capture; 0: the capture began on it */
+    struct host_nodes nodes;           /* its last nodes there; always with room for one more */
 };
 
 /* ---- Devices ---- */
@@ -112,19 +112,19 @@ struct host_device {
     int number;
     size_t memory; /* bytes */
 
-    /* Memory lock. */
+    /* Under the memory lock. */
     uint64_t created, created_peak, mapped, mapped_peak; /* bytes */
     uint64_t pieces, mappings, plain;                    /* counts */
     uint64_t reserved_addresses;                         /* bytes */
     uint64_t pinned, pinned_bytes, pinned_peak;          /* a count, bytes */
-    /* The memfd behind ordinary pieces; -1 before the first one */
+    /* The memfd behind ordinary pieces; -1 before the first one. */
     int file;
-    /* Bytes: the next piece's offset, the file's length */
+    /* Bytes: offset of the next piece; length of the file. */
     uint64_t file_next, file_end;
 
-    /* Streams lock. */
+    /* Under the streams lock. */
     struct host_stream legacy;
-    struct host_stream *streams; /* all except the legacy one */
+    struct host_stream *streams; /* all streams except the legacy one */
     uint64_t stream_count, event_count;
 
     atomic_uint_fast64_t time[HOST_TABLES], waited; /* ns */
@@ -133,7 +133,7 @@ struct host_device {
 };
 
 /* A device has addresses for this many times its memory: for the range that each copy of tarn in a
- * process reserves, and for more beside it, as vendors' devices have. */
+ * process reserves, and for more, as vendors' devices have. */
 #define HOST_ADDRESS_FACTOR ((size_t)64)
 
 static inline size_t host_addresses(const struct host_device *device)
@@ -143,54 +143,55 @@ static inline size_t host_addresses(const struct host_device *device)
 }
 
 struct host {
-    atomic_int devices; /* 0 while the host device is not started */
+    atomic_int devices; /* 0: the host device is not started */
     size_t maps;        /* the budget of mappings of the process */
     const char *maps_from;
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
     atomic_bool
-        unsettled;      /* reports to deliver, unmaps and frees to finish, ends of graphs to tell:
-                           host_settle(). Set under the streams lock */
-    atomic_bool sweeps; /* ... unmaps or frees among them */
+        unsettled;      /* host_settle() has something to do: reports to deliver, unmaps and frees
+                           to finish, ends of graphs to notify. Set under the streams lock */
+    atomic_bool sweeps; /* unmaps or frees are among these */
     atomic_bool checking;
-    atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
+    atomic_uint captures; /* open captures that are not invalidated; while there are none, no call
+                             is refused because of one */
     atomic_uint leaving;  /* mappings whose unmap waits for work to end */
     atomic_uint freed;    /* plain allocations whose free waits for its stream; changes from 0 under
                              the streams lock */
     atomic_uint
-        graphs_leaving; /* graphs that are destroyed and whose end waits for work to end, once for
-                           each who holds one */
+        graphs_leaving; /* destroyed graphs whose end waits for work, counted once per holder */
 };
 
 extern struct host host;
 
 /* ---- The way into a call ---- */
 
-/* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by
- * driver_init(). */
+/* Starts the host device. Called once by driver_init(). TARN_ERROR_CONFIGURATION, or the system's
+ * error. */
 tarn_status host_start(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
 
-/* For tests: how many calls tarn_host_fail_set() has looked at since it was set, until it had
- * failed what it was to fail. */
+/* For tests: the number of calls that tarn_host_fail_set() has looked at since it was set, up to
+ * its last failure. */
 uint64_t host_fail_calls(void);
 
-/* For tests: from now on one of `one_in` calls of a kind gives `status`, at random, before it has
- * any effect, beside what tarn_host_fail_set() asks for; 0 ends that. TARN_ERROR_NOT_READY of
- * "event_query" makes a device that is late to say what has ended. */
+/* For tests: from now on one in `one_in` calls of a kind fails at random with `status`, before it
+ * has any effect, in addition to tarn_host_fail_set(); 0 ends that. With TARN_ERROR_NOT_READY for
+ * "event_query", events seem to end late. */
 void host_fail_randomly(int kind, uint64_t seed, unsigned one_in, tarn_status status);
 
-/* The first line of each entry of the table: finds the device, counts the call, and fails it where
- * a test asked for that. Calls without a device are counted on device 0. A call that fails is
- * counted and charged nothing. */
+/* Begins each entry of the table: finds the device, counts the call, and fails it if a test demands
+ * that. A call without a device counts on device 0. A failed call is counted, but charged
+ * nothing. */
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)
 {
     *found = NULL;
     if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed)) {
         host_no_device(call, device);
-        return TARN_ERROR_INVALID_DEVICE; /* a constant: analysers cannot see into the function */
+        return TARN_ERROR_INVALID_DEVICE; /* a constant, because analysers cannot see into the
+                                             function */
     }
     *found = &host.device[device];
     atomic_fetch_add_explicit(&(*found)->calls[call], 1, memory_order_relaxed);
@@ -198,11 +199,11 @@ static inline tarn_status host_enter(enum driver_call call, int device, struct h
                                                                        : TARN_OK;
 }
 
-/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that
- * invalidates the capture. */
+/* Fails for a potentially unsafe call that an open capture forbids to the calling thread.
+ * Invalidates that capture. */
 tarn_status host_refuse_unsafe(enum driver_call call) __attribute__((cold));
 
-/* The same for a call that is potentially unsafe while a stream captures (host_capture.c). */
+/* The same for a call that is potentially unsafe during a capture (host_capture.c). */
 static inline tarn_status host_enter_unsafe(enum driver_call call, int device,
                                             struct host_device **found)
 {
@@ -212,15 +213,15 @@ static inline tarn_status host_enter_unsafe(enum driver_call call, int device,
     return host_refuse_unsafe(call);
 }
 
-/* Whether tarn_host_configuration_set() asked for the host device. */
+/* Whether tarn_host_configuration_set() has chosen the host device. */
 bool host_configured(void);
 
-/* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the
+/* Begins each tarn_host_* function: makes sure that the host device is the driver, and finds the
  * device. */
 tarn_status host_use(int device, struct host_device **found);
 
-/* Delivers reports, finishes unmaps and tells ends of graphs that waited for work, or waits while
- * others do. Called without locks at the end of whatever may finish work. */
+/* Delivers reports, finishes unmaps and notifies of ends of graphs that waited for work, or waits
+ * while other threads do. Called without locks, at the end of every call that may finish work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
@@ -231,17 +232,16 @@ static inline void host_settle(void)
 /* ---- host_clock.c ---- */
 
 struct host_cost {
-    uint32_t call_ns;  /* each call */
-    uint32_t mib_ns;   /* each MiB */
-    uint32_t piece_ns; /* each piece that the call touches */
+    uint32_t call_ns;  /* per call */
+    uint32_t mib_ns;   /* per MiB */
+    uint32_t piece_ns; /* per piece */
 };
 
-/* C is empty, and charges nothing, until TARN_HOST_COSTS fills it. Written before the device
- * starts, and not after. */
+/* C is empty and charges nothing, unless TARN_HOST_COSTS fills it. Written only before the device
+ * starts. */
 extern struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
 
-/* Reads TARN_HOST_COSTS, once per process. TARN_ERROR_CONFIGURATION, with the number of the
- * line. */
+/* Reads TARN_HOST_COSTS, once per process. TARN_ERROR_CONFIGURATION names the line. */
 tarn_status host_costs_start(void);
 
 static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes, uint64_t pieces)
@@ -253,7 +253,7 @@ static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes,
     return ns;
 }
 
-/* Charges one call that succeeded to the device's driver time, by every table. */
+/* Charges one successful call to the device's driver time, in every table. */
 static inline void host_charge(struct host_device *device, enum driver_call call, size_t bytes,
                                uint64_t pieces)
 {
@@ -271,23 +271,23 @@ void host_charge_wait(struct host_device *device, uint64_t ns);
 void host_memory_finish(void);
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger);
 void host_memory_ledger_reset(struct host_device *device);
-/* Finishes the unmaps whose last use has ended. */
+/* Finishes unmaps whose last use has ended. */
 void host_memory_sweep(void);
-/* Fails where a part of the range is ours and cannot be accessed, by the device, or where that is
- * NULL by the one whose memory it is; memory that is not ours is the caller's affair. */
+/* Fails if a part of the range is memory of host devices that `device` cannot access; with NULL,
+ * that its own device cannot access. Other memory is not checked. */
 tarn_status host_memory_accessible(const char *what, const struct host_device *device,
                                    uintptr_t address, size_t size);
-/* Moves bytes as memmove() does, except that granules of pieces which nobody has touched yet stay
- * untouched. Takes the lock of memory. */
+/* Moves bytes like memmove(), but leaves untouched granules of pieces untouched. Takes the memory
+ * lock. */
 void host_move_bytes(uintptr_t to, uintptr_t from, size_t size);
 
 /* ---- host_peer.c ---- */
 
-/* TARN_HOST_PEERS. */
+/* Reads TARN_HOST_PEERS. */
 tarn_status host_peers_start(void);
-/* Whether `device` reaches plain allocations of `peer`. */
+/* Whether `device` can access plain allocations of `peer`. */
 bool host_peer_enabled(int device, int peer);
-/* A bit for each of `devices`, which must exist and be able to reach memory of `owner`. */
+/* Returns a bit for each of `devices`, which must exist and be able to access memory of `owner`. */
 tarn_status host_peers_check(const char *call, int owner, const int *devices, int count,
                              uint64_t *bits);
 
@@ -295,17 +295,17 @@ tarn_status host_peers_check(const char *call, int owner, const int *devices, in
 
 void host_streams_lock(void);
 void host_streams_unlock(void);
-/* Waits on `condition` with the streams lock. */
+/* Waits for `condition`, with the streams lock. */
 void host_streams_sleep_relocking(pthread_cond_t *condition);
 tarn_status host_streams_start(void);
-/* Waits for all queued work, then gives up streams and events. */
+/* Waits for all queued work, then frees streams and events. */
 void host_streams_drain(void);
 void host_streams_finish(void);
 void host_streams_ledger(struct host_device *device, tarn_host_ledger *ledger);
-/* Waits until everything queued on the device before this call has ended. Gives the ns by which the
- * clock jumped. */
+/* Waits until all work queued on the device before this call has ended. Returns the ns by which the
+ * clock was moved. */
 uint64_t host_device_wait(struct host_device *device);
-/* The head of `stream`, which a worker ran, has ended: goes on with what depends on it. */
+/* A worker has run the head of `stream`: continues with what depends on it. */
 void host_stream_ended_locked(struct host_stream *stream);
 
 /* ---- host_worker.c ---- */

@@ -21,7 +21,7 @@ struct chrome_writer {
     bool some;                                                       /* an event was written */
 };
 
-/* A text as JSON has it; each byte that is no UTF-8 becomes one that is. */
+/* A text in JSON. Bytes that are not UTF-8 are replaced. */
 static void print_text(struct chrome_writer *writer, const char *text)
 {
     sink_byte(writer->sink, '"');
@@ -38,7 +38,7 @@ static void print_text(struct chrome_writer *writer, const char *text)
     sink_byte(writer->sink, '"');
 }
 
-/* The beginning of an event, up to its own fields. */
+/* Begins an event, up to its own fields. */
 static void begin(struct chrome_writer *writer, const struct trace_record *record,
                   const char *phase, const char *name)
 {
@@ -132,8 +132,8 @@ static void write_record(struct chrome_writer *writer, const struct trace_record
     }
 }
 
-/* The counters begin with what was there before the trace: what is there now, less what the trace
- * says came since. */
+/* Computes the counters at the start of the trace: the values now, minus the changes in the
+ * trace. */
 static void count_back(struct chrome_writer *writer, size_t first)
 {
     const struct picture *picture = writer->picture;

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <tarn/memory.h>
 
-/* Puts a word in front of what is written from `at` on; gives where it then begins, `at` where
- * there is no room. */
+/* Puts a word before what is written from `at` on. Returns its start; `at` if there is no room. */
 static size_t put_before(char text[NOTE_BYTES], size_t at, const char *word)
 {
     size_t length = strnlen(word, NOTE_BYTES), joined = text[at] ? length + 1 : length;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The values of a pickle. Owns nothing. */
+/* Writes the values of a pickle. Owns nothing. */
 #include "report/snapshot/pickle_write.h"
 #include "base/utf8.h"
 
@@ -17,7 +17,7 @@ void pickle_end(struct pickle_writer *writer)
     sink_byte(writer->sink, '.'); /* STOP */
 }
 
-/* The eight bytes of a value, the lowest first. */
+/* The eight bytes of a value, lowest first. */
 static inline void put(unsigned char *at, uint64_t value)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -33,11 +33,11 @@ static inline void bytes(struct pickle_writer *writer, unsigned char opcode, uin
 {
     unsigned char *at = sink_room(writer->sink);
     at[0] = opcode;
-    put(at + 1, value); /* what is too much is written over */
+    put(at + 1, value); /* surplus bytes are overwritten */
     writer->sink->used += 1 + count;
 }
 
-/* LONG1: a count of bytes, and as many as two's complement needs, little endian. */
+/* LONG1: a number of bytes, and as many bytes as two's complement needs, little endian. */
 static inline void long_integer(struct pickle_writer *writer, uint64_t value, bool negative)
 {
     unsigned char *at = sink_room(writer->sink);
@@ -97,8 +97,7 @@ void pickle_none(struct pickle_writer *writer)
 void pickle_text(struct pickle_writer *writer, const char *text)
 {
     size_t length = strlen(text);
-    bytes(writer, 'X', length, 4); /* BINUNICODE; each byte that is wrong becomes one that is
-                                      right */
+    bytes(writer, 'X', length, 4); /* BINUNICODE; bytes that are not UTF-8 are replaced */
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
         unsigned count = utf8_length(at);
         sink_write(writer->sink, count ? (const void *)at : "?", count ? count : 1);

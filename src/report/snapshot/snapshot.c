@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes a picture as PyTorch's snapshot (torch/csrc/cuda/memory_snapshot.cpp names the keys,
- * torch/cuda/_memory_viz.py and torch/utils/viz/MemoryViz.js say which are needed), with what that
- * has no name for in the key "tarn". Owns what one writing needs; no lock is held. Words, notes,
- * pools and stacks are written once and named by their memo then. */
+/* Writes a picture as PyTorch's snapshot. torch/csrc/cuda/memory_snapshot.cpp names the keys;
+ * torch/cuda/_memory_viz.py and torch/utils/viz/MemoryViz.js show which are needed. Data that
+ * PyTorch has no key for is under the key "tarn". Owns what one writing needs; no lock is held.
+ * Words, notes, pools and stacks are written once, and then by their memo. */
 #include "report/snapshot/snapshot.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -71,9 +71,9 @@ static const char *const words[WORDS] = {
 #undef X
 };
 
-/* The memo of a note, found by region and tag. */
+/* The memo of a note, by region and tag. */
 struct note {
-    uint64_t key; /* and 1, since 0 is a free slot */
+    uint64_t key; /* plus 1, since 0 marks a free slot */
     uint32_t memo;
 };
 
@@ -81,18 +81,18 @@ struct snapshot_writer {
     struct pickle_writer pickle;
     const struct picture *picture;
     struct symbols *symbols; /* while there are stacks */
-    size_t first;            /* record: those before it are left out */
+    size_t first;            /* the first record; earlier ones are left out */
     uint32_t words[WORDS];   /* memos, like all below */
     uint32_t kinds[TRACE_KINDS];
     uint32_t no_frames;
-    uint32_t *stacks, *places; /* by number; of a place, the memo of its pool's id */
+    uint32_t *stacks, *places; /* by number; a place has the memo of its pool's id */
     struct note *notes;
     size_t stack_count, place_count, note_slots, note_count;
-    uint32_t last_number; /* of a place that was looked up, and that */
+    uint32_t last_number; /* the place that was looked up last, and its number */
     const struct trace_place *last_place;
 };
 
-#define LOOK_BACK 8192 /* records that the recording of an event is looked for in */
+#define LOOK_BACK 8192 /* records that are searched for the recording of an event */
 
 #define KEY(writer, word) \
     pickle_word(&(writer)->pickle, &(writer)->words[WORD_##word], words[WORD_##word])
@@ -104,7 +104,7 @@ static void write_frames_anew(struct snapshot_writer *writer, uint32_t number)
     struct pickle_writer *pickle = &writer->pickle;
     const struct trace_stack *stack = intern_value(&trace_stacks, number);
     pickle_list_begin(pickle);
-    bool inside = true; /* the innermost frames are the library's own */
+    bool inside = true; /* the innermost frames are tarn's own */
     for (int i = 0; stack && i < TRACE_FRAMES && stack->frames[i]; i++) {
         struct symbol symbol;
         symbols_find(writer->symbols, stack->frames[i], &symbol);
@@ -155,7 +155,7 @@ static void write_note(struct snapshot_writer *writer, uint32_t region, uint16_t
     note_text(region, tag, text);
     pickle_text(&writer->pickle, text);
     if (writer->note_count >= writer->note_slots / 2)
-        return; /* as many as there may be are known; this one is written in full each time */
+        return; /* the table is full: this one is written in full each time */
     writer->note_count++;
     *note = (struct note){key, pickle_memoize(&writer->pickle)};
 }
@@ -172,7 +172,7 @@ static void write_pool(struct snapshot_writer *writer, uint32_t place)
     *memo = pickle_memoize(&writer->pickle);
 }
 
-/* A record's place, which mostly is that of the one before. */
+/* A record's place, which usually is that of the record before. */
 static const struct trace_place *place_here(struct snapshot_writer *writer,
                                             const struct trace_record *record)
 {
@@ -535,8 +535,8 @@ static void write_threads(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* The libraries' scratch memory: blocks of tarn's own with its tag. A program may have given its
- * own blocks that tag. */
+/* Scratch memory of libraries: tarn's own blocks with its tag. A program may have used that tag for
+ * its own blocks. */
 static void write_workspaces(struct snapshot_writer *writer)
 {
     const struct picture *picture = writer->picture;
@@ -564,8 +564,7 @@ static void write_workspaces(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* The stream on which an event was recorded last before a record, or NULL: then it waits for
- * nothing that is known. */
+/* The stream on which an event was last recorded before a record; NULL: unknown. */
 static const struct trace_place *recorded_on(const struct snapshot_writer *writer, size_t index)
 {
     const struct trace_record *records = writer->picture->trace.records;
@@ -578,7 +577,7 @@ static const struct trace_place *recorded_on(const struct snapshot_writer *write
     return NULL;
 }
 
-/* What an event has besides what all have. */
+/* Writes the fields that only some events have. */
 static void write_particulars(struct snapshot_writer *writer, size_t index)
 {
     const struct trace_record *record = &writer->picture->trace.records[index];
@@ -637,8 +636,8 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
     }
 }
 
-/* Events that PyTorch has no action for, each with the index of the entry of its device's trace
- * that it came before. */
+/* Writes events for which PyTorch has no action. Each has the index of the next entry in its
+ * device's trace. */
 static void write_events(struct snapshot_writer *writer)
 {
     struct pickle_writer *pickle = &writer->pickle;
@@ -675,7 +674,7 @@ static void write_events(struct snapshot_writer *writer)
     pickle_list_end(pickle);
 }
 
-/* By device, the first entry from which on nothing is missing. */
+/* Writes, by device, the first entry from which nothing is missing. */
 static void write_exact(struct snapshot_writer *writer)
 {
     const struct trace_copy *trace = &writer->picture->trace;

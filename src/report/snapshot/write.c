@@ -10,7 +10,7 @@
 #include "memory/settings/hooks.h"
 #include "report/snapshot/snapshot.h"
 
-/* Reads a caller's options, NULL for those that there are without. */
+/* Reads a caller's options; NULL means the defaults. */
 static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapshot_options *options)
 {
     static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
@@ -43,7 +43,7 @@ tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options)
     return status;
 }
 
-/* Writes to a sink that was begun, and ends it; the first of two errors is the one that counts. */
+/* Writes to a sink and ends it. Returns the first error. */
 static tarn_status write_and_end(struct sink *sink, const tarn_snapshot_options *options)
 {
     tarn_status status = snapshot_to(sink, options);
