@@ -24,6 +24,8 @@ static bool user_retain(struct pool *pool)
     return true;
 }
 
+/* Removes a caller's reference, which the caller then also drops from `count`. False if there is
+ * none. */
 static bool user_let_go(struct pool *pool)
 {
     unsigned users = atomic_load(&pool->users);

@@ -75,10 +75,12 @@ static inline bool host_off_granule(uintptr_t address, size_t size)
     return size == 0 || (address | size) % HOST_GRANULE;
 }
 
-/* Counts a mapping of the range at [address, end), whose granules are empty, in the budget.
- * TARN_ERROR_MAPPING_LIMIT: it does not fit. */
+/* Whether a mapping of the range at [address, end), whose granules are empty, fits into the budget.
+ * TARN_ERROR_MAPPING_LIMIT: it does not. */
 tarn_status host_budget_check(const struct host_region *range, uintptr_t address, uintptr_t end);
+/* Counts such a mapping in the budget. */
 void host_budget_add(const struct host_region *range, uintptr_t address, uintptr_t end);
+/* Takes it out again. */
 void host_budget_remove(const struct host_region *range, uintptr_t address, uintptr_t end);
 
 /* The same for a mapping in no range. */

@@ -33,7 +33,10 @@ uint64_t host_stream_wait_relocking(struct host_stream *stream, uint64_t positio
 /* For waits that may end in several ways: the stream that holds up a stream with unfinished
  * work. */
 struct host_stream *host_stream_holding_up_locked(struct host_stream *stream);
+/* Whether timed work at `a` ends before that at `b`, or only `a` has some. */
 bool host_stream_ends_before_locked(const struct host_stream *a, const struct host_stream *b);
+/* One step of a wait for that stream: the clock moves to the end of its timed work, or some real
+ * work ends. Returns the ns by which the clock was moved. */
 uint64_t host_stream_wait_step_relocking(const struct host_stream *holds_up);
 /* Adds an operation to the end of a queue. */
 void host_enqueue_locked(struct host_stream *stream, struct host_op *op);
@@ -50,6 +53,7 @@ tarn_status host_stream_find_locked(const char *call, struct host_device *device
 /* Creates a stream that no ledger counts. NULL: no host memory. */
 struct host_stream *host_stream_make_locked(struct host_device *device, int priority,
                                             bool blocking);
+/* Ends such a stream, whose work still runs. */
 void host_stream_end_locked(struct host_stream *stream);
 
 /* ---- host_event.c ---- */

@@ -79,7 +79,7 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
     return address;
 }
 
-/* The slow forms, for a thread or a size that the heap's part cannot count alone. */
+/* The slow forms, for what the heap's part cannot count alone. */
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
                             size_t requested);
 bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address,

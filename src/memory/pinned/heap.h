@@ -197,6 +197,7 @@ struct pinned_segment *pinned_segment_create(void);
 void pinned_segment_destroy(struct pinned_segment *segment);
 /* Puts a segment that is one free block into a pool. */
 void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_pool *pool);
+/* Takes a wholly free segment out of its pool, to `leaving`. */
 void pinned_segment_leave_locked(struct pinned_segment *segment);
 /* Moves all segments of a pool to the default pool. */
 void pinned_absorb_locked(struct pinned_pool *pool);

@@ -36,8 +36,8 @@ struct capture_order;
  * graph_capture_record_stream_reuse is off. */
 uint64_t capture_order_of(const struct stream *stream);
 
-/* The stream's position in that capture. NULL if it does not take part, the position has more than
- * POINT_NODES nodes, or the host has no memory. */
+/* The stream's position in that capture. NULL if it does not take part, the position is partial
+ * (driver.h) or has more than POINT_NODES nodes, or the host has no memory. */
 struct point *point_take(const struct stream *stream, uint64_t capture);
 void point_destroy(struct point *point);
 
