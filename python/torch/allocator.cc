@@ -28,7 +28,7 @@ Allocator &the_allocator()
 
 void raise(tarn_status status, const char *what)
 {
-    /* An error that stays: PyTorch says it in its own words and type */
+    /* PyTorch reports a lasting error in its own words and by its own type */
     if (status == TARN_ERROR_DEVICE_LOST) {
         std::string why = tarn_last_error();
         cudaError_t error = cudaStreamQuery(c10::cuda::getCurrentCUDAStream());
@@ -42,9 +42,9 @@ void raise(tarn_status status, const char *what)
 
 /* ---- Streams ----
  *
- * PyTorch's own streams are never destroyed: each is adopted once, so that tarn may record on it
- * when memory is to be free. One of the user's (torch.cuda.ExternalStream) may go at any time, so
- * tarn asks the driver who it is each time that it is passed. */
+ * PyTorch never destroys its own streams, so each is adopted once, and tarn may record on it
+ * whenever memory is to become free. A stream of the user (torch.cuda.ExternalStream) may be
+ * destroyed at any time, so tarn asks the driver which stream it is each time that it is passed. */
 
 namespace
 {
@@ -66,7 +66,7 @@ static AdoptedStreams &adopted_streams()
     return *one;
 }
 
-/* The calling thread's, by a part of the pointer. */
+/* The calling thread's streams, indexed by a part of the pointer. */
 static thread_local Adopted recent[64];
 
 static Adopted &recent_of(cudaStream_t native)
@@ -74,7 +74,7 @@ static Adopted &recent_of(cudaStream_t native)
     return recent[(reinterpret_cast<uintptr_t>(native) >> 4) % (sizeof recent / sizeof *recent)];
 }
 
-/* False where it was not adopted, and `adopts` is not set. */
+/* Finds the value of a stream. False if it was not adopted and `adopts` is not set. */
 static bool adopted(DeviceIndex device, cudaStream_t native, bool adopts, tarn_stream *stream)
 {
     Adopted &mine = recent_of(native);
@@ -124,9 +124,9 @@ Device &Allocator::device_at(DeviceIndex index)
     return *devices[static_cast<size_t>(index)];
 }
 
-/* The same, before the device's memory is used for the first time: tensors can be sent to other
- * processes, unless TARN_TORCH_SEND=0. What is allocated from tarn before that cannot be sent,
- * which is said when it is tried. */
+/* The same, called before the device's memory is first used: from then on tensors can be sent to
+ * other processes, unless TARN_TORCH_SEND=0. Sending memory that tarn allocated before that fails
+ * with an error that says so. */
 Device &Allocator::ready_at(DeviceIndex index)
 {
     Device &device = device_at(index);
@@ -188,8 +188,8 @@ tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_str
     return tarn_alloc_on(stream, size, pointer);
 }
 
-/* Gives back what PyTorch's other parts keep, such as blocks that were sent to other processes.
- * Whether any did. */
+/* Makes other parts of PyTorch give back memory that they keep, such as blocks that were sent to
+ * other processes. True if any did. */
 static bool others_free()
 {
     bool freed = false;
@@ -268,7 +268,7 @@ void Allocator::give(void *pointer)
     check(status, "a free");
 }
 
-/* What tensors call. A destructor must not throw, and at exit the driver may be gone. */
+/* The deleter of tensors. It must not throw, and at exit the driver may be gone. */
 void delete_block(void *pointer)
 {
     try {
@@ -314,7 +314,8 @@ void Allocator::recordStream(const DataPtr &pointer, CUDAStream stream)
 {
     if (previous && pointer.get_deleter() == previous->raw_deleter())
         return previous->recordStream(pointer, stream);
-    /* Memory of other processes has a deleter of its own, and is ordered by those who share it. */
+    /* Memory of other processes has another deleter, and the sharing processes order its use
+     * themselves. */
     if (pointer.get() && pointer.get_deleter() == &delete_block)
         check(tarn_record_stream(pointer.get(), stream_of(stream)), "record_stream");
 }
@@ -328,8 +329,8 @@ void Allocator::copy_data(void *to, const void *from, size_t count) const
 cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device,
                                    size_t count, cudaStream_t stream, bool p2p_enabled)
 {
-    /* Memory that is mapped, and not allocated as a whole, is copied between devices by the call
-     * for peers unless they reach each other. */
+    /* Memory that is mapped in pieces is copied between devices by the call for peers, unless they
+     * can access each other's memory. */
     if (p2p_enabled || to_device == from_device)
         return cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
@@ -362,7 +363,7 @@ static std::string bytes(size_t count)
 
 void Allocator::out_of_memory(DeviceIndex device, size_t size)
 {
-    /* A size that went below 0. PyTorch's own words. */
+    /* A size that became negative. The text is PyTorch's. */
     if (size >= size_t{1} << 60)
         TORCH_CHECK_WITH(OutOfMemoryError, false,
                          "CUDA out of memory. Tried to allocate more than 1EB memory.");
@@ -403,8 +404,9 @@ void Allocator::out_of_memory(DeviceIndex device, size_t size)
                      " is reserved by PyTorch but unallocated. tarn: ", why);
 }
 
-/* tarn tries nothing for a request that is larger than the device or its limit. Native does so for
- * each that would fail, if throw_on_cudamalloc_oom is set. */
+/* Calls the observers of rejected requests. tarn tries nothing for a request that is larger than
+ * the device or its limit. PyTorch's own allocator rejects every request that would fail, if
+ * throw_on_cudamalloc_oom is set. */
 void Allocator::reject(DeviceIndex device, size_t size, size_t allocated, size_t total)
 {
     device_at(device).rejects.fetch_add(1, std::memory_order_relaxed);
@@ -497,7 +499,7 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     TARN_STATS_CLASS_LIST(TARN_TORCH_COPY)
     TARN_STATS_SINGLE_LIST(TARN_TORCH_COPY)
 #undef TARN_TORCH_COPY
-    /* Which were tried again too */
+    /* Requests that failed were tried again too */
     result.num_alloc_retries = stats.num_alloc_retries + stats.num_ooms;
     result.num_ooms = stats.num_ooms;
     result.num_sync_all_streams = stats.num_sync_all_streams + device_at(device).trims;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.6 to
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), for PyTorch 2.6 to
  * 2.15. TARN_TORCH_VERSION is the release: 2011 is 2.11.
  *
- * One object serves all devices and is never destroyed: tensors are freed after static destructors
- * have run. Memory, statistics, pools and captures are tarn's; this class has what only PyTorch
- * has: the filters that route to a pool, the numbers of pools, the history with Python's stacks,
- * what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc,
- * pinned.cc, install.cc.
+ * One object serves all devices. It is never destroyed, because tensors are freed after static
+ * destructors have run. Memory, statistics, pools and captures are tarn's. This class has what only
+ * PyTorch has: the filters that route to a pool, the ids of pools, the history with Python's
+ * stacks, and tensors for other processes. Each part has a file: allocator.cc, pools.cc,
+ * history.cc, ipc.cc, pinned.cc, install.cc.
  *
- * Locks: none is taken under another. Device::lock has the filters and pools of a device,
+ * Locks: none is taken under another. Device::lock protects the filters and pools of a device,
  * History::lock records and contexts, AdoptedStreams::lock streams, Exports::lock and Imports::lock
- * the blocks that go to and come from other processes. tarn is called with one of the last three
- * held. It is called with Device::lock held where a filter is asked, a pool is made, or its
- * statistics are read. */
+ * the blocks that go to and come from other processes. tarn may be called with one of the last
+ * three held. With Device::lock held it is called only to evaluate a filter, to create a pool, or
+ * to read a pool's statistics. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -50,7 +50,7 @@ using SegmentAllocator = CUDAAllocator *;
 #endif
 using Action = TraceEntry::Action;
 
-/* The text of a call that failed, as a PyTorch exception. */
+/* Throws the failure of a call as a PyTorch exception. */
 [[noreturn]] void raise(tarn_status status, const char *what);
 inline void check(tarn_status status, const char *what)
 {
@@ -65,36 +65,37 @@ struct IdHash {
     }
 };
 
-/* A pool that PyTorch names. `uses` are PyTorch's counts; tarn has one from us as long as there are
- * any. */
+/* A pool that PyTorch names. `uses` counts PyTorch's references; while there are any, this class
+ * has one reference to tarn's pool. */
 struct Pool {
-    tarn_pool *pool = nullptr; /* made when it is first wanted: until then PyTorch may set
-                                  options */
+    tarn_pool *pool = nullptr; /* created at its first use; until then PyTorch may set options */
     int uses = 0;
-    bool for_graphs = false; /* nobody made it: a capture's, or that of graph_pool_handle() */
+    bool for_graphs = false; /* nobody created it: it is a capture's, or from graph_pool_handle() */
     bool held = false;       /* graphs may use it: its memory stays mapped */
-    bool has_ended = false;  /* a filter of it has ended, so there may be graphs; not if all
-                                captures have failed */
-    cudaStream_t capturing = nullptr; /* its last filter ended within this stream's capture, and the
-                                         next goes on */
+    /* a filter of it has ended, so graphs may exist, unless all captures failed */
+    bool has_ended = false;
+    /* the capturing stream, if its last filter ended within the capture, which the next filter
+     * continues */
+    cudaStream_t capturing = nullptr;
     bool use_on_oom = false, no_split = false, registrable = false;
-    SegmentAllocator segments{}; /* where they come from; null: tarn */
+    SegmentAllocator segments{}; /* the source of its segments; null: tarn */
 };
 
 /* One beginAllocateToPool() that has not ended. */
 struct Filter {
     MempoolId_t id;
     std::function<bool(cudaStream_t)> matches;
-    cudaStream_t begun_on = nullptr; /* the current stream then; of a graph, that of its capture */
-    std::weak_ptr<char> thread{};    /* that began it; empty when it has ended */
-    bool of_graph = false;           /* PyTorch begins a capture next, and wants what that
-                                        allocates, nothing else */
-    bool is_told = false;            /* it said so: the capture has begun before the thread's next
-                                        call */
-    cudaStream_t seen = nullptr;     /* the stream of a capture that was let through: tarn knows
-                                        it */
-    bool over = false;               /* the graph's capture has failed: `matches` is not called any
-                                        more */
+    /* the current stream at that time; of a graph, the stream of its capture */
+    cudaStream_t begun_on = nullptr;
+    std::weak_ptr<char> thread{}; /* the thread that began it; empty after the thread's end */
+    /* PyTorch begins a capture next, and wants only what that allocates */
+    bool of_graph = false;
+    /* PyTorch said so: the capture has begun before the thread's next call */
+    bool is_told = false;
+    /* the stream of an accepted capture, which tarn knows; null: none */
+    cudaStream_t seen = nullptr;
+    /* the graph's capture has failed: do not call `matches` any more */
+    bool over = false;
 };
 
 /* A capture that tarn knows. */
@@ -114,23 +115,23 @@ struct Device {
     std::atomic<int> ended_count{0}; /* read without the lock */
     std::atomic<int64_t> trims{0};   /* calls of emptyCache() for all */
     std::atomic<int64_t> rejects{0}; /* requests that are larger than the device or its limit */
-    std::once_flag once;             /* by prepare() */
+    std::once_flag once;             /* for prepare() */
     std::atomic<bool> ready{false};
-    bool exportable = false; /* what is created can be given to other processes */
+    bool exportable = false; /* memory that is created can be sent to other processes */
 };
 
-/* Two names of a pool. */
+/* PyTorch's id and tarn's id of a pool. */
 struct PoolNumber {
     int device;
     MempoolId_t theirs;
     tarn_pool_id ours;
 };
 
-/* What _record_memory_history() wants. */
+/* What _record_memory_history() records. */
 class History
 {
   public:
-    std::atomic<bool> on{false}; /* anything is recorded, or a tracker attached */
+    std::atomic<bool> on{false}; /* events are recorded, or a tracker is attached */
     std::atomic<RecordContext> when{RecordContext::NEVER};
 
     void configure(bool enabled, CreateContextFn make, size_t entries, RecordContext when,
@@ -161,10 +162,10 @@ class History
     size_t room = 1;
     std::vector<std::string> skipped;
     std::vector<std::deque<TraceEntry>> rings; /* by device */
-    std::deque<AnnotationEntry> notes;         /* as many as a ring has */
+    std::deque<AnnotationEntry> notes;         /* at most as many as a ring has */
     std::vector<AllocatorTraceTracker> trackers;
     std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>>
-        contexts; /* of live blocks, by their allocation */
+        contexts; /* contexts of live blocks, by address */
 };
 
 class Allocator final : public CUDAAllocator
@@ -298,10 +299,11 @@ class Allocator final : public CUDAAllocator
         return "tarn";
     }
 
-    /* tarn's number of a pool. False where there is none, or nothing was allocated from it yet. */
+    /* Finds tarn's id of a pool. False if there is none, or nothing was allocated from it yet. */
     bool find_pool(DeviceIndex device, MempoolId_t id, tarn_pool_id *found);
 
-    /* Makes the memory of a pool registrable by communication libraries. NULL, or why not. */
+    /* Makes the memory of a pool registrable by communication libraries. Returns NULL, or why
+     * not. */
     const char *make_registrable(DeviceIndex device, MempoolId_t id);
 
     /* Ends what failed captures have left. */
@@ -310,7 +312,7 @@ class Allocator final : public CUDAAllocator
     /* Notes that this thread allocates to the pool for a capture. */
     void expect_capture(MempoolId_t id);
 
-    /* The allocator that was there before: it frees what it gave. */
+    /* The allocator that was installed before; it frees what it allocated. */
     CUDAAllocator *previous = nullptr;
 
   private:
@@ -336,28 +338,27 @@ class Allocator final : public CUDAAllocator
     static bool reclaim(int device, size_t bytes, void *user);
     friend void delete_block(void *pointer);
 
-    std::mutex lock; /* of what follows */
+    std::mutex lock; /* protects the fields below */
     std::vector<OutOfMemoryObserver> out_of_memory_observers;
 #if TARN_TORCH_VERSION >= 2012
     std::vector<OomRejectionObserver> rejection_observers;
 #endif
     bool observes = false;
 
-    std::vector<std::unique_ptr<Device>> devices; /* made by init(), never changed */
+    std::vector<std::unique_ptr<Device>> devices; /* created by init(), never changed */
     std::atomic<bool> is_initialized{false}, caches{true};
-    std::once_flag reclaims; /* reclaim() is called before growth */
+    std::once_flag reclaims; /* for the registration of reclaim(), which tarn calls before growth */
     History history;
 };
 
-/* What PyTorch calls one of tarn's pools. */
+/* PyTorch's id of one of tarn's pools. */
 MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_id ours);
 
 /* The one object. */
 Allocator &the_allocator();
 void delete_block(void *pointer);
 
-/* Whether this is the child of a fork after init(): it has no device, and what it inherited is not
- * its own. */
+/* True in a child of a fork after init(): it has no device, and its memory is not its own. */
 bool is_child();
 
 /* Whether any block is offered to other processes; and that one is not any more: it is freed. */

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What happened, with Python's stacks, and what lies where: _record_memory_history(), _snapshot(),
- * and the trackers by which c10d registers memory. Contexts are PyTorch's: they are made and kept
- * here, and never looked into. */
+ * and the trackers by which c10d registers memory. PyTorch makes the contexts; they are kept here,
+ * and never read. */
 #include "allocator.h"
 
 #include <c10/util/ApproximateClock.h>
@@ -42,11 +42,11 @@ static const char *name_of(Action action)
     }
 }
 
-/* The calling thread's: what a compiled region or the user says of what is allocated meanwhile. */
+/* Per thread: what a compiled region or the user says about what is allocated meanwhile. */
 static thread_local std::vector<std::string> compile_contexts;
 static thread_local std::string user_metadata;
 
-/* From the clock of the records to the time of the day; measured from the first use on. */
+/* Converts the records' clock to the time of day. It measures from the first use on. */
 static c10::ApproximateClockToUnixTimeConverter &clock_converter()
 {
     static auto *one = new c10::ApproximateClockToUnixTimeConverter;
@@ -91,8 +91,8 @@ void History::attach(AllocatorTraceTracker tracker)
     on = true;
 }
 
-/* The stack of the calling thread, if that many are wanted. Without the lock: making one may
- * allocate. */
+/* The calling thread's stack, if `level` asks for one. Call it without the lock, since taking a
+ * stack may allocate. */
 static std::shared_ptr<c10::GatheredContext> gather(RecordContext when, RecordContext level,
                                                     CreateContextFn make)
 {
@@ -112,7 +112,7 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
     auto context =
         gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
     auto shown = when.load() >= RecordContext::ALLOC ? context : nullptr;
-    (void)pool; /* entries before 2.8 do not say whose they are */
+    (void)pool; /* before 2.8, entries do not name their pool */
     TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream),
 #if TARN_TORCH_VERSION >= 2008
                      pool, c10::getApproximateTime(), shown,
@@ -135,10 +135,10 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         contexts[reinterpret_cast<void *>(address)] = context;
     auto allocated = contexts.find(reinterpret_cast<void *>(address));
     bool is_free = action == TraceEntry::FREE_REQUESTED || action == TraceEntry::FREE_COMPLETED;
+    /* a free that has no stack gets that of its allocation */
     if (is_free && allocated != contexts.end() && !entry.context_ &&
         when.load() >= RecordContext::ALLOC)
-        entry.context_ = allocated->second; /* a free without a stack of its own has its
-                                               allocation's */
+        entry.context_ = allocated->second;
     if (action == TraceEntry::FREE_COMPLETED && allocated != contexts.end())
         contexts.erase(allocated);
     if (std::find(skipped.begin(), skipped.end(), name_of(action)) != skipped.end())
@@ -158,7 +158,8 @@ void History::allocated(DeviceIndex device, void *pointer, size_t size, cudaStre
           RecordContext::STATE);
 }
 
-/* tarn does not say when memory that others use is free again: for the record that is at once. */
+/* tarn does not report when memory that other streams use becomes free, so the record says that it
+ * is free at once. */
 void History::freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream,
                     MempoolId_t pool)
 {
@@ -175,8 +176,8 @@ std::shared_ptr<c10::GatheredContext> History::context_of(void *pointer)
     return found == contexts.end() ? nullptr : found->second;
 }
 
-/* Whether an entry is of a pool; (0, 0) are all. Before 2.8 entries do not say, and nobody asks for
- * one pool. */
+/* True if an entry is of a pool; (0, 0) means all pools. Before 2.8, entries do not say, and nobody
+ * asks for one pool. */
 static bool is_of([[maybe_unused]] const TraceEntry &entry,
                   [[maybe_unused]] const MempoolId_t &pool)
 {
@@ -331,10 +332,10 @@ static void range_unmapping(const tarn_mapping *range, void *user)
     static_cast<History *>(user)->event(
         TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
         reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
-        RecordContext::ALL); /* a free, as native has it */
+        RecordContext::ALL); /* the level of a free, as in PyTorch's own allocator */
 }
 
-/* From the first time on that anybody wants to know, what is mapped and unmapped is an event. */
+/* Starts to record what is mapped and unmapped, when somebody first wants to know. */
 void Allocator::observe()
 {
     std::lock_guard<std::mutex> guard(lock);
@@ -358,8 +359,8 @@ namespace
 struct Lister {
     MempoolId_t pool; /* (0, 0): all */
     std::vector<SegmentInfo> segments;
-    std::vector<uint64_t> ages; /* of the segments: the lowest generation of a live block;
-                                   UINT64_MAX: not known */
+    /* for each segment: the lowest generation of a live block; UINT64_MAX: not known */
+    std::vector<uint64_t> ages;
     std::function<MempoolId_t(int device, tarn_pool_id id)> id_of;
     std::function<std::shared_ptr<c10::GatheredContext>(void *)> context_of;
 };
@@ -382,9 +383,9 @@ static uint64_t age_of(const tarn_memory_segment *found)
     return age;
 }
 
-/* c10d registers the segments of a pool in the order of this number, from 2.11 on, and refuses
- * segments that have none. The oldest segment comes first, so that ranks that allocate alike
- * register alike, wherever their segments are. */
+/* Sets the numbers by which c10d, from 2.11 on, orders the segments of a pool when it registers
+ * them. It refuses segments without a number. The oldest segment comes first, so that ranks that
+ * allocate alike register alike, wherever their segments are. */
 template <typename Info>
 static auto number(Info &segment, size_t i, int) -> decltype(segment.registration_counter, void())
 {
@@ -483,8 +484,8 @@ static void largest_free(const tarn_memory_segment *found, void *user)
             largest->bytes = std::max(largest->bytes, found->parts[i].bytes);
 }
 
-/* cuDNN's benchmark bounds its workspaces by this: the largest block that is available without the
- * driver, or with it if nothing is said. */
+/* Sets *largest to the largest free block, if that is larger. If *largest is 0, it first becomes the
+ * driver's free memory. cuDNN's benchmark bounds its workspaces by this. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     Largest found = {device, *largest};

@@ -18,7 +18,7 @@ __attribute__((visibility("default"))) int tarn_torch_version(void)
     return TARN_TORCH_VERSION;
 }
 
-/* tarn's number of a PyTorch pool. 1 where there is none. */
+/* tarn's id of a PyTorch pool. Returns 1 if there is none. */
 __attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t first,
                                                            uint64_t second, uint64_t *ours_first,
                                                            uint64_t *ours_second)
@@ -31,7 +31,7 @@ __attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t 
     return 0;
 }
 
-/* Makes a pool registrable. 0, or 1 with the reason in `text`. */
+/* Makes a pool registrable. Returns 0, or 1 with the reason in `text`. */
 __attribute__((visibility("default"))) int
 tarn_torch_registrable(int device, uint64_t first, uint64_t second, char *text, size_t size)
 {
@@ -41,21 +41,21 @@ tarn_torch_registrable(int device, uint64_t first, uint64_t second, char *text, 
     return why != nullptr;
 }
 
-/* Ends what is left of captures whose end failed: their memory, and their pools. */
+/* Ends what failed captures have left: their memory and their pools. */
 __attribute__((visibility("default"))) void tarn_torch_settle(void)
 {
     the_allocator().settle();
 }
 
-/* Whether PyTorch's allocator is this one. Another can take its place as long as CUDA is not
+/* True if PyTorch's allocator is this one. Another one can take its place until CUDA is
  * initialised. */
 __attribute__((visibility("default"))) bool tarn_torch_is_installed(void)
 {
     return c10::cuda::CUDACachingAllocator::allocator.load() == &the_allocator();
 }
 
-/* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already,
- * which then frees what it gave. */
+/* Installs the allocator. Returns 0, or 1 with the reason in `text`. `late`: also if PyTorch has
+ * already used its own allocator, which then frees what it allocated. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
 {
     try {
@@ -93,7 +93,7 @@ __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *t
             ours.init(c10::cuda::device_count());
         }
         c10::cuda::CUDACachingAllocator::allocator.store(&ours);
-        c10::SetAllocator(c10::DeviceType::CUDA, &ours, 255); /* torch.accelerator asks this one */
+        c10::SetAllocator(c10::DeviceType::CUDA, &ours, 255); /* torch.accelerator uses this one */
         return 0;
     } catch (const std::exception &error) {
         std::snprintf(text, size, "%s", error.what());

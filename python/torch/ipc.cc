@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the
- * sender's, and a block. The receiver connects, and gets the block's physical memory as file
- * descriptors (tarn/share.h). A thread of the sender's takes connections and waits for the keys of
- * all of them at once, and one each answers what has a key, so that a receiver that says nothing
- * keeps no other waiting. They start with the first tensor that is sent.
+/* Sends tensors to other processes. The bytes that PyTorch passes along name a socket of the
+ * sender, and a block. The receiver connects, and gets the block's physical memory as file
+ * descriptors (tarn/share.h). One thread of the sender accepts connections and reads the keys of
+ * all of them at once. Each connection with a key gets a thread for the answer, so that a silent
+ * receiver delays no other. The threads start with the first tensor that is sent.
  *
- * The name of a socket is known to all users of the machine, and free for all once the sender has
- * ended. So each side asks the system which user the other is, before it sends the first byte.
+ * All users of the machine can see the name of a socket, and can take it once the sender has ended.
+ * So each side asks the system which user the other one is, before it sends the first byte.
  *
- * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is
+ * PyTorch keeps a tensor alive in the sender until its receivers have dropped it, so a block is
  * offered until it is freed. */
 #include "allocator.h"
 
@@ -46,12 +46,13 @@ struct Handle {
     uint64_t key[2];
 };
 
-/* The most that one side waits for the other: both are at the end of one local socket, and what is
- * sent fits into it. */
+/* The longest time that one side waits for the other: both are at the ends of one local socket, and
+ * what is sent fits into its buffer. */
 constexpr timeval patience = {30, 0};
-constexpr int answers_most = 64;     /* at once, to receivers that have a key; the next one waits */
-constexpr size_t callers_most = 256; /* connections without a key yet; the oldest of more is
-                                        closed */
+/* answers at a time, to receivers that have sent a key; the next one waits */
+constexpr int answers_most = 64;
+/* connections without a key; beyond that the oldest is closed */
+constexpr size_t callers_most = 256;
 
 struct Share {
     tarn_share *share = nullptr;
@@ -72,11 +73,11 @@ struct Exports {
     int listener = -1;
     uint64_t socket[2] = {};
     std::unordered_map<void *, Offer> offers; /* by the block's address */
-    std::atomic<int> count{0};                /* of them, read without the lock */
+    std::atomic<int> count{0};                /* number of offers, read without the lock */
     std::atomic<int> answers{0};              /* threads that answer */
 };
 
-/* The lock is not held while another process answers. */
+/* The lock is not held while another process is asked. */
 struct Imports {
     std::mutex lock;
     std::unordered_map<std::string, std::weak_ptr<void>> known; /* by handle and device */
@@ -99,7 +100,7 @@ class File
 
 static Exports &exports()
 {
-    static auto *one = new Exports; /* the thread uses it until the process ends */
+    static auto *one = new Exports; /* never destroyed: its thread uses it until the process ends */
     return *one;
 }
 
@@ -121,7 +122,7 @@ static void random_number(uint64_t number[2])
     }
 }
 
-/* A name without a file, which goes with the process. */
+/* A socket name without a file, which ends with the process. */
 static socklen_t address_of(const uint64_t number[2], sockaddr_un *address)
 {
     *address = {};
@@ -139,7 +140,7 @@ static void be_patient(int socket)
     (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-/* Whether the process at the other end is of this user, or was when it began to listen. */
+/* True if the process at the other end belongs to this user, or did when it began to listen. */
 static bool is_own_user(int connection)
 {
     ucred peer = {};
@@ -150,15 +151,15 @@ static bool is_own_user(int connection)
 
 /* ---- The sender ---- */
 
-/* A connection whose key is not whole yet. */
+/* A connection whose key has not arrived completely. */
 struct Caller {
     std::shared_ptr<File> connection;
     std::chrono::steady_clock::time_point until;
     uint64_t key[2];
-    size_t got; /* bytes of the key */
+    size_t got; /* bytes of the key so far */
 };
 
-/* Gives a receiver the block that it names. */
+/* Sends a receiver the block that its key names. */
 static void answer(int connection, const uint64_t key[2])
 {
     be_patient(connection);
@@ -183,13 +184,13 @@ static void answer_beside(const Caller &caller)
             answer(caller.connection->number, caller.key);
             exports().answers--;
         }).detach();
-    } catch (const std::exception &) { /* no thread is available now */
+    } catch (const std::exception &) { /* no thread can be started now */
         exports().answers--;
         answer(caller.connection->number, caller.key);
     }
 }
 
-/* Takes what has come of a key. Whether the caller stays. */
+/* Reads what has arrived of a key. True if the connection is kept. */
 static bool listen_to(Caller &caller)
 {
     ssize_t more =
@@ -242,8 +243,8 @@ static void serve(int listener)
     }
 }
 
-/* A child would keep the name, and so have receivers wait for nobody. The lock may be held by a
- * thread that is not in the child. */
+/* Closes the socket in a child of fork(). Otherwise the child would keep the name, and receivers
+ * would wait for nobody. A thread that is not in the child may hold the lock. */
 static void forked()
 {
     if (exports().listener >= 0)
@@ -264,7 +265,7 @@ static void listen_locked(Exports &all)
     TORCH_CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), length) &&
                     !listen(listener, SOMAXCONN),
                 "tarn: a socket for tensors that are sent: ", std::strerror(errno));
-    /* Signals are for the program's own threads. */
+    /* The program's own threads handle signals. */
     sigset_t every, before;
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
@@ -348,7 +349,7 @@ static tarn_share *fetch(const Handle &handle)
 
 static void close_import(DeviceIndex device, void *pointer)
 {
-    tarn_status status = tarn_device_synchronize(device); /* work that uses it */
+    tarn_status status = tarn_device_synchronize(device); /* wait for work that uses it */
     if (status == TARN_OK)
         status = tarn_import_close(pointer);
     if (status != TARN_OK) {
@@ -389,7 +390,7 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
     tarn_status status = tarn_import(share, device, &pointer);
     (void)tarn_share_close(share);
     check(status, "a tensor of another process");
-    /* Outlives the lock: where another thread was faster, it is closed again. */
+    /* Ends after the lock: if another thread imported it first, this import is closed again. */
     std::shared_ptr<void> import(pointer, [device](void *gone) { close_import(device, gone); });
     std::lock_guard<std::mutex> guard(all.lock);
     if (auto kept = known())

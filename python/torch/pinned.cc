@@ -3,8 +3,8 @@
 
 /* PyTorch's allocator of pinned host memory (ATen/core/CachingHostAllocator.h, 2.8 and later) on
  * tarn's (tarn/pinned.h): exact sizes, a limit, and memory that goes back to the system. The two
- * functions by which it is replaced are libtorch_cpu's, and found in the one that is loaded: the
- * shim is linked to c10 alone. */
+ * functions that replace it are in libtorch_cpu. They are looked up in the loaded library, since
+ * the shim is linked to c10 only. */
 #include "allocator.h"
 
 #if TARN_TORCH_VERSION >= 2008
@@ -24,11 +24,11 @@ namespace tarn_torch
 #if TARN_TORCH_VERSION >= 2014
 namespace
 {
-/* What snapshots say of pinned memory: the blocks that are allocated, also those that the program
- * has registered itself, and what happened since _record_memory_history(). */
+/* What snapshots say about pinned memory: the allocated blocks, also those that the program has
+ * registered itself, and what happened since _record_memory_history(). */
 struct PinnedHistory {
     History events;
-    std::mutex lock; /* of what follows */
+    std::mutex lock; /* protects the fields below */
     std::unordered_map<void *, size_t> live;
 
     void allocated(void *pointer, size_t size)
@@ -40,7 +40,7 @@ struct PinnedHistory {
         events.allocated(0, pointer, size, nullptr, {0, 0});
     }
 
-    /* Nothing happens for what is not known. */
+    /* A block that is not known is ignored. */
     void freed(void *pointer)
     {
         size_t size = 0;
@@ -59,7 +59,7 @@ struct PinnedHistory {
 
 static PinnedHistory &pinned_history()
 {
-    static auto *one = new PinnedHistory; /* never destroyed, as the allocator */
+    static auto *one = new PinnedHistory; /* never destroyed, like the allocator */
     return *one;
 }
 #endif
@@ -87,7 +87,7 @@ static void copy(Stat &to, const tarn_stat &from)
     to.freed = from.freed;
 }
 
-/* PyTorch's are in microseconds. */
+/* PyTorch's durations are in microseconds. */
 static void copy(DurationStat &to, const tarn_pinned_duration &from)
 {
     to.total = from.total / 1000;
@@ -108,7 +108,7 @@ static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, int)
         to.bucket_allocation[i] = from.bucket_allocation[i];
 }
 
-/* The first release's names. */
+/* For the names of the first release. */
 template <typename Stats>
 static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, long) -> decltype(void(to.segment))
 {
@@ -126,11 +126,12 @@ class PinnedAllocator final : public at::HostAllocator
     at::DataPtr allocate(size_t size) override
     {
         void *pointer = nullptr;
-        /* All devices can use it: no device gets a context for it, if another has one. */
+        /* All devices can use the memory. If some device has a context, no other gets one for
+         * it. */
         DeviceIndex device =
             c10::cuda::getDeviceIndexWithPrimaryContext().value_or(c10::cuda::current_device());
-        if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph
-                     exists */
+        /* memory that a capture allocates belongs to its pool, as long as the graph exists */
+        if (size)
             check(tarn_pinned_alloc(stream_of(c10::cuda::getCurrentCUDAStream(device)), size,
                                     &pointer),
                   "pinned memory");
@@ -194,7 +195,7 @@ class PinnedAllocator final : public at::HostAllocator
     }
 
 #if TARN_TORCH_VERSION >= 2011
-    /* tarn knows the capture, and its pool: pools.cc. Only captures begin here. */
+    /* Only captures call this, and pools.cc has told tarn of the capture and its pool. */
     void begin_allocate_to_pool(c10::MempoolId_t id, std::function<bool(c10::Stream)>) override
     {
         the_allocator().expect_capture(id);
@@ -239,7 +240,8 @@ class PinnedAllocator final : public at::HostAllocator
         return pinned_history().events.traces({0, 0}, 1)[0];
     }
 
-    /* The program's own: counted while a history is recorded, as native has it. */
+    /* Memory that the program registered itself. It is counted while a history is recorded, as in
+     * PyTorch's own allocator. */
     void record_external_register(void *pointer, size_t size) override
     {
         if (pinned_history().events.enabled())
@@ -252,7 +254,8 @@ class PinnedAllocator final : public at::HostAllocator
     }
 #endif
 
-    at::HostAllocator *previous = nullptr; /* frees what it gave, and knows its own */
+    /* it frees what it allocated, and knows its own blocks */
+    at::HostAllocator *previous = nullptr;
 };
 } // namespace
 
@@ -264,7 +267,7 @@ static void *find(const char *symbol)
     void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     void *found = library ? dlsym(library, symbol) : nullptr;
     if (library)
-        dlclose(library); /* it was loaded before */
+        dlclose(library); /* only drops this reference: the library was loaded before */
     return found;
 }
 
@@ -276,7 +279,7 @@ extern "C" __attribute__((visibility("default"))) int tarn_torch_install_pinned(
         find("_ZN2at16getHostAllocatorEN3c1010DeviceTypeE"));
     auto set = reinterpret_cast<void (*)(c10::DeviceType, at::HostAllocator *, uint8_t)>(
         find("_ZN2at16setHostAllocatorEN3c1010DeviceTypeEPNS_13HostAllocatorEh"));
-    static auto *ours = new PinnedAllocator; /* never destroyed, as the other */
+    static auto *ours = new PinnedAllocator; /* never destroyed, like the other one */
     try {
         at::HostAllocator *before = get && set ? get(c10::kCUDA) : nullptr;
         if (!get || !set) {

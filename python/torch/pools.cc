@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's pools and captures. A pool is tarn's; which allocation is whose is decided by PyTorch's
- * filters, the newest first.
+/* PyTorch's pools and captures. A pool is a pool of tarn. PyTorch's filters, the newest first,
+ * decide which pool an allocation is for.
  *
- * PyTorch 2.11 says the same whether a capture begins or a scope. It turns out at the first
- * allocation that a filter lets through: if its stream captures, tarn is told, and the pool's
- * memory is held, so that no graph loses what its launches use. A pool that nobody has made before
- * is for graphs, and held from the beginning: the graph trees of torch.compile allocate the inputs
- * of a graph before its capture, free them when it ends, and write to them at every launch, though
- * the capture itself may allocate nothing.
+ * PyTorch 2.11 makes the same call for a capture and for a scope. Which one it is shows at the
+ * first allocation that a filter accepts: if its stream captures, tarn is told, and the pool's
+ * memory is held, so that no graph loses what its launches use. A pool that nobody has created is
+ * for graphs, and is held from the beginning. The graph trees of torch.compile need this: they
+ * allocate the inputs of a graph before its capture, free them when it ends, and write to them at
+ * every launch, although the capture itself may allocate nothing.
  *
- * When a capture fails, PyTorch's CUDAGraph::capture_end() throws before it says here that the
+ * If a capture fails, PyTorch's CUDAGraph::capture_end() throws before it reports here that the
  * capture has ended, and never releases the pool (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11). Its
  * filter then has a pointer to a graph that may be gone. settle() ends what is left.
  *
  * PyTorch releases a graph's pool when it destroys the graph, whose last launch may still run.
- * Nothing tells of its end, so the memory is kept until it is wanted: by empty_cache(), or when the
- * device or its limit has no room. Then the device is waited for. */
+ * Nothing reports the end of the launch, so the memory is kept until it is wanted: by
+ * empty_cache(), or when the device or its limit has no room. Then the device is waited for. */
 #include "allocator.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -47,7 +47,7 @@ Pool &Allocator::pool_locked(Device &device, MempoolId_t id, const char *what)
     return found->second;
 }
 
-/* All pools that tarn knows. */
+/* All pools that tarn has. */
 std::vector<PoolNumber> Allocator::pool_numbers()
 {
     std::vector<PoolNumber> numbers;
@@ -68,7 +68,7 @@ MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_
         if (number.device == device && number.ours.first == ours.first &&
             number.ours.second == ours.second)
             return number.theirs;
-    return {ours.first, ours.second}; /* the default pool, or one that PyTorch does not have */
+    return {ours.first, ours.second}; /* the default pool, or one that PyTorch does not know */
 }
 
 MempoolId_t Allocator::id_of(int device, tarn_pool_id ours)
@@ -76,7 +76,7 @@ MempoolId_t Allocator::id_of(int device, tarn_pool_id ours)
     return id_in(pool_numbers(), device, ours);
 }
 
-/* Bytes in live blocks of pools. */
+/* Bytes of live blocks in pools. */
 size_t Allocator::allocated_in_pools(DeviceIndex index)
 {
     size_t sum = 0;
@@ -94,7 +94,7 @@ size_t Allocator::allocated_in_pools(DeviceIndex index)
     return sum;
 }
 
-/* ---- Segments of an allocator of the user's ---- */
+/* ---- Segments from a user's allocator ---- */
 
 static void *segment_alloc(size_t size, int device, void *, void *user)
 {
@@ -102,8 +102,9 @@ static void *segment_alloc(size_t size, int device, void *, void *user)
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
         return (*static_cast<SegmentAllocator *>(user))->raw_alloc(size);
     } catch (const std::exception &) {
-        return nullptr; /* as native does, it is asked once more after other memory was given
-                           back */
+        /* as in PyTorch's own allocator, it is called once more after other memory was given
+         * back */
+        return nullptr;
     }
 }
 
@@ -124,7 +125,7 @@ static void segments_gone(void *user)
 
 /* ---- Pools ---- */
 
-/* The pool of tarn for a PyTorch number, made now where it is not there yet. */
+/* tarn's pool for a PyTorch id; created now if needed. */
 tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
 {
     Device &device = ready_at(index);
@@ -133,8 +134,8 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     if (pool.pool)
         return pool.pool;
 #if TARN_TORCH_VERSION < 2008
-    /* A MemPool does not say where its segments come from when it is made. It is the thread's when
-     * it is first used. */
+    /* A MemPool does not say at its creation where its segments come from. At its first use it is
+     * the thread's active one. */
     c10::cuda::MemPool *active = c10::cuda::MemPoolContext::getActiveMemPool();
     if (active && active->id() == id)
         pool.segments = active->allocator();
@@ -210,7 +211,8 @@ void Allocator::setUseOnOOM(DeviceIndex index, MempoolId_t id, bool use_on_oom)
     Pool &pool = pool_locked(device, id, "use_on_oom");
     TORCH_CHECK(!pool.pool || pool.use_on_oom || !use_on_oom,
                 "tarn: use_on_oom is set before the pool is first used");
-    if (!pool.pool) /* else a MemPool goes, which takes it back before it releases the pool */
+    /* otherwise a MemPool is ending, which calls this before it releases the pool */
+    if (!pool.pool)
         pool.use_on_oom = use_on_oom;
 }
 
@@ -234,7 +236,7 @@ int Allocator::getPoolUseCount(DeviceIndex index, MempoolId_t id)
     return found == device.pools.end() ? 0 : found->second.uses;
 }
 
-/* Takes one use of a pool away. The pool to release without the lock; an empty one where others use
+/* Drops one use of a pool. Returns the pool to release without the lock; an empty one if others use
  * it, or its graphs may still run. */
 Pool Allocator::release_locked(Device &device, MempoolId_t id)
 {
@@ -254,9 +256,9 @@ static tarn_status release(const Pool &gone)
 {
     if (gone.held)
         (void)tarn_pool_unhold(gone.pool);
+    /* waits, because in PyTorch's own allocator the user's allocator has its segments back then */
     if (gone.pool && gone.segments)
-        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its
-                                               segments back then */
+        (void)tarn_pool_trim(gone.pool, 0);
     return tarn_pool_release(gone.pool);
 }
 
@@ -271,8 +273,8 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
     check(release(gone), "the release of a pool");
 }
 
-/* Gives back the pools of graphs that are gone, if their last launches may be waited for. Whether
- * there were any. */
+/* Gives back the pools of destroyed graphs, if their last launches may be waited for. True if there
+ * were any. */
 bool Allocator::end_pools(DeviceIndex index)
 {
     Device &device = device_at(index);
@@ -297,7 +299,7 @@ bool Allocator::end_pools(DeviceIndex index)
     return !gone.empty();
 }
 
-/* tarn is about to ask the driver for memory. */
+/* tarn calls this before it asks the driver for memory. */
 bool Allocator::reclaim(int index, size_t bytes, void *user)
 {
     auto *allocator = static_cast<Allocator *>(user);
@@ -340,7 +342,8 @@ void Allocator::emptyCache(MempoolId_t id)
         }
         tarn_status status = tarn_pool_trim(wanted, 0);
         (void)tarn_pool_release(wanted);
-        if (status != TARN_ERROR_CAPTURE) /* then nothing is given back, as native has it */
+        /* in a capture nothing is given back, as in PyTorch's own allocator */
+        if (status != TARN_ERROR_CAPTURE)
             check(status, "empty_cache");
     }
 }
@@ -358,15 +361,15 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id,
 
 /* ---- Filters and captures ---- */
 
-/* There as long as the calling thread is. */
+/* An object that exists as long as the calling thread. */
 static const std::shared_ptr<char> &this_thread()
 {
     static thread_local const auto one = std::make_shared<char>();
     return one;
 }
 
-/* Whether a stream captures. Of the default stream that cannot be known while another captures:
- * then it does. */
+/* True if a stream captures. The default stream cannot be asked while another stream captures, so
+ * the answer is then true. */
 static bool is_capturing(cudaStream_t native)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -381,7 +384,7 @@ static void count_locked(Device &device)
     device.open.store(device.filters.size() + device.captures.size(), std::memory_order_release);
 }
 
-/* Takes the captures that have ended. */
+/* Takes out the captures that have ended. */
 static std::vector<Capture> take_ended_locked(Device &device)
 {
     auto ended =
@@ -392,7 +395,8 @@ static std::vector<Capture> take_ended_locked(Device &device)
     return taken;
 }
 
-/* Of take_ended_locked(); without the lock. The pool is held by us: no graph needs to. */
+/* Ends the captures from take_ended_locked(); called without the lock. This class holds the pool,
+ * so the graph need not. */
 static void end_captures(const std::vector<Capture> &captures)
 {
     for (const Capture &capture : captures)
@@ -400,17 +404,18 @@ static void end_captures(const std::vector<Capture> &captures)
             (void)tarn_capture_abort(capture.stream);
 }
 
-/* Whether a filter's capture is over, though PyTorch did not say so. A capture that tarn has not
- * seen may not have begun yet, for all that threads other than its own know. */
+/* True if a filter's capture has ended although PyTorch did not say so. Of a capture that tarn has
+ * not seen, only its own thread knows whether it has begun. */
 static bool is_over(const Filter &filter, bool is_mine)
 {
     return filter.of_graph && (filter.seen || (filter.is_told && is_mine)) &&
            !is_capturing(filter.begun_on) && !(filter.seen && is_capturing(filter.seen));
 }
 
-/* Ends what failed captures have left. Whether there was anything. Every thread may find that a
- * capture is over; its filter goes, and its pool is released, when the thread that began it finds
- * that, or has ended. The others cannot tell a failure from an end that PyTorch is about to say. */
+/* Ends what failed captures have left. True if there was anything. Any thread may find that a
+ * capture has ended. The filter is removed, and its pool released, when the thread that began it
+ * finds that, or after that thread's end. Other threads cannot tell a failure from an end that
+ * PyTorch is about to report. */
 bool Allocator::settle(Device &device)
 {
     if (!device.open.load(std::memory_order_acquire))
@@ -425,12 +430,12 @@ bool Allocator::settle(Device &device)
             bool is_mine = !thread || thread == this_thread();
             filter->over = filter->over || is_over(*filter, is_mine);
             if (!filter->of_graph && filter->seen && !is_capturing(filter->seen))
-                filter->seen = nullptr; /* a scope goes on, and may see another capture */
+                filter->seen = nullptr; /* a scope goes on, and may meet another capture */
             if (!filter->over || !is_mine) {
                 filter++;
                 continue;
             }
-            if (device.pools.count(filter->id)) /* else its user has released it too often */
+            if (device.pools.count(filter->id)) /* otherwise its user has released it too often */
                 gone.push_back(release_locked(device, filter->id));
             filter = device.filters.erase(filter);
         }
@@ -448,7 +453,7 @@ void Allocator::settle()
         (void)settle(*device);
 }
 
-/* Whether a capture of PyTorch's is open, which a wait would break. Not every filter is one. */
+/* True if a capture of PyTorch is open, which a wait would break. Not every filter is one. */
 bool Allocator::captures(Device &device)
 {
     (void)settle(device);
@@ -459,14 +464,14 @@ bool Allocator::captures(Device &device)
            });
 }
 
-/* A scope lets its own stream through from the beginning. A graph does not, as its capture begins
- * later. */
+/* True for a scope, which accepts its own stream from the beginning. A graph does not, because its
+ * capture begins later. */
 static bool lets_through(const Filter &filter)
 {
     try {
         return filter.matches(filter.begun_on);
     } catch (const std::exception &) {
-        return true; /* the default stream cannot be asked now, and never captures */
+        return true; /* the default stream cannot be asked now, and it never captures */
     }
 }
 
@@ -475,7 +480,8 @@ void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id,
 {
     Device &device = device_at(index);
     CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
-    (void)stream_of(current); /* before it captures: then it does not tell its number any more */
+    /* adopts the stream before it captures: then it no longer tells its number */
+    (void)stream_of(current);
     std::call_once(reclaims, [&] {
         tarn_observer_options options = {};
         options.size = sizeof options;
@@ -519,8 +525,8 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
                                   [&](const Filter &filter) { return filter.id == id; });
         TORCH_CHECK(found != device.filters.end(),
                     "endAllocatePool: not currently recording to mempool_id");
-        /* PyTorch ends the filter of a graph for that of a conditional node, and that for the
-         * graph's again. */
+        /* For a conditional node, PyTorch ends the graph's filter, begins one for the node, and
+         * later the graph's again. */
         Pool &pool = pool_locked(device, id, "the end of a scope");
         pool.has_ended = true;
         if (found->of_graph && is_capturing(found->begun_on))
@@ -532,7 +538,7 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
     end_captures(ended);
 }
 
-/* The pool that an allocation is for, or null: none. */
+/* The pool that an allocation is for; null: none. */
 tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream stream,
                             MempoolId_t *id)
 {
@@ -557,7 +563,7 @@ tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream 
         state != TARN_CAPTURE_ACTIVE)
         return pool;
 
-    /* A capture, seen for the first time. */
+    /* A capture that is seen for the first time. */
     std::lock_guard<std::mutex> guard(device.lock);
     Pool &held = pool_locked(device, *id, "a capture");
     if (!held.held) {
@@ -611,8 +617,8 @@ std::shared_ptr<AllocatorState> Allocator::getCheckpointState(DeviceIndex device
     return state;
 }
 
-/* Native frees all of the pool's live blocks and allocates those of the state, so that one which is
- * in both is reported in both. */
+/* PyTorch's own allocator frees all live blocks of the pool and allocates those of the state, so a
+ * block that is in both is reported in both. */
 CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device,
                                                   std::shared_ptr<AllocatorState> state)
 {

@@ -10,7 +10,7 @@ import warnings
 
 
 def look(package: str) -> None:
-    """A RuntimeWarning where the folder that holds `package` holds the record of a distribution `tarn`."""
+    """Raises a RuntimeWarning if the folder of `package` has the record of a distribution `tarn`."""
     folder = os.path.dirname(package)
     try:
         theirs = [name for name in os.listdir(folder) if re.fullmatch(r"tarn-[0-9][^-]*(-py[0-9.]+)?\.(dist|egg)-info", name)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""What `with` has begun: scopes of pools, devices and streams.
+"""What `with` statements have begun: scopes of pools, devices and streams.
 
 Python code of one thread takes turns (tasks, generators, signal handlers), so what one of them has entered is not the others'. tarn's own
 calls look into the context (contextvars), where each task has its own. C knows the thread only, and so does what PyTorch and CuPy ask of
@@ -43,20 +43,20 @@ class Entry:
             self.within is None or self.within.is_open())
 
     def close(self) -> None:
-        """It has ended. Contexts may keep it, and not what it was for."""
+        """Marks it as ended, and drops its owner: contexts may keep the entry."""
         self.has_ended, self.owner = True, None
 
     def begin(self) -> int:
-        """Lets C know, in the calling thread. The status."""
+        """Begins it in C, in the calling thread. Returns the status."""
         raise NotImplementedError
 
     def end(self) -> int:
-        """Undoes begin() in the same thread. The status; 0 where begin() was not called."""
+        """Undoes begin() in the same thread. Returns the status; 0 if begin() was not called."""
         raise NotImplementedError
 
 
 class Statement:
-    """What a `with` statement holds as its `__exit__`, and nothing else does: it is gone when the statement has ended, however that was."""
+    """The `__exit__` of one `with` statement. Nothing else refers to it, so it is collected when the statement has ended, in whatever way."""
 
     __slots__ = ("owner", "entry", "__weakref__")
 
@@ -76,7 +76,7 @@ class _LookedUp(threading.local):
         self.newest: Optional[ReferenceType[Statement]] = None
 
     def statement_of(self, owner: "Enterable") -> Optional[Statement]:
-        """The statement that enters `owner` now. None where something else does, such as contextlib.ExitStack."""
+        """The `with` statement that enters `owner` now. None if something else does, such as contextlib.ExitStack."""
         found = self.newest() if self.newest else None
         return found if found is not None and found.owner is owner and found.entry is None else None
 
@@ -85,7 +85,7 @@ _looked_up = _LookedUp()
 
 
 class Track(threading.local):
-    """What is open of scopes, or of devices and streams: of the context, and of the calling thread."""
+    """The open scopes, or the open devices and streams: those of the context, and those of the calling thread."""
 
     unstated: List[Entry] = []  # of all threads: open, and without a statement
 
@@ -95,14 +95,14 @@ class Track(threading.local):
         self.begun: List[Entry] = []    # of these, what C has open, in its order
 
     def innermost(self, fits: "Optional[Callable[[Entry], bool]]" = None) -> Optional[Entry]:
-        """What the context has open, the newest that fits."""
+        """The newest entry that the context has open and that fits."""
         entry = self.context.get()
         while entry is not None and not (entry.is_open() and (fits is None or fits(entry))):
             entry = entry.outer
         return entry
 
     def find(self, owner: Any) -> Entry:
-        """What a call of `__exit__` outside a `with` statement ends."""
+        """The entry that a call of `__exit__` outside of a `with` statement ends."""
         entry = self.innermost(lambda one: one.owner is owner and one.statement is None)
         for one in reversed(self.unstated):
             if entry is None and one.owner is owner:
@@ -187,11 +187,11 @@ class Track(threading.local):
         return 0
 
     def is_idle(self) -> bool:
-        """Whether nothing is open, neither of the context nor of the thread."""
+        """True if neither the context nor the thread has anything open."""
         return self.context.get() is None and not self.begun
 
     def agrees(self, device: int) -> bool:
-        """Whether what is innermost for a device is the same for the context and for C."""
+        """True if the innermost entry for a device is the same in the context and in C."""
         entry = self.context.get()
         if entry is None and not self.begun:
             return True
@@ -202,7 +202,7 @@ class Track(threading.local):
         return self.innermost(lambda one: one.device == device) is in_c
 
     def refresh(self) -> None:
-        """Ends in C what has ended elsewhere."""
+        """Ends in C the entries of this thread that another thread has ended."""
         for entry in self.begun:
             if not entry.is_open():
                 self.settle()
@@ -213,7 +213,7 @@ class Track(threading.local):
 scopes = Track(ContextVar("tarn.scopes", default=None))
 #: Devices and streams.
 guards = Track(ContextVar("tarn.guards", default=None))
-#: Regions of the trace, which C has for threads alone.
+#: Regions of the trace, which C has per thread only.
 regions = Track(ContextVar("tarn.regions", default=None))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""The one place where integers are checked on their way into C. ctypes cuts off what does not fit: 2**64 + 5 bytes would be 5."""
+"""Checks integers before they are passed to C, because ctypes drops the bits that do not fit: 2**64 + 5 bytes would be 5."""
 
 import ctypes
 import operator

@@ -14,12 +14,12 @@ from typing import Any
 from . import _c
 from ._integers import checked
 
-#: Where the package's files lie that are not Python: beside them, except where pip installed it as editable.
+#: The folder of the package's files that are not Python: the package's own, unless pip installed it as editable.
 PACKAGE = next((folder for folder in map(Path, sys.modules["tarn"].__path__) if (folder / "lib").is_dir()), Path(__file__).resolve().parent)
 
 
 def _path() -> str:
-    """TARN_LIBRARY, else the library of this package, else the one that the loader finds."""
+    """The library to open: TARN_LIBRARY, otherwise that of this package, otherwise the one that the loader finds."""
     named = os.environ.get("TARN_LIBRARY")
     if named:
         return named
@@ -68,7 +68,7 @@ def path() -> str:
 
 
 def program() -> str:
-    """The program `tarn`: TARN_PROGRAM, else the one of this package, else the one on PATH."""
+    """The program `tarn`: TARN_PROGRAM, otherwise that of this package, otherwise the one on PATH."""
     bundled = PACKAGE / "bin" / "tarn"
     found = os.environ.get("TARN_PROGRAM") or (str(bundled) if bundled.exists() else shutil.which("tarn"))
     if not found:

@@ -21,7 +21,7 @@ from .torch import EnableError
 
 
 def stream_of(device: int, native: int) -> int:
-    """The value of a native stream. Good for one use: the library may destroy the stream, and does not say so."""
+    """tarn's value of a native stream. Valid for one use: the library may destroy the stream without telling tarn."""
     found = c_uint64()
     status = lib.tarn_stream_find(device, native, byref(found))
     if status:
@@ -61,7 +61,7 @@ def give(device: int, native: int, address: int) -> None:
         give_late(device, address)
 
 
-#: Blocks whose device could not be waited for: (device, address).
+#: Blocks whose device could not be waited for, as (device, address).
 _late: Deque[Tuple[int, int]] = deque()
 
 
@@ -73,7 +73,7 @@ def give_late(device: int, address: int) -> None:
 
 
 def flush() -> bool:
-    """Frees what give_late() has left, where the device can be waited for now. Whether anything was freed."""
+    """Frees blocks that give_late() has left, if their device can be waited for now. True if any was freed."""
     freed = False
     for _ in range(len(_late)):
         try:
@@ -96,12 +96,12 @@ class Owner(Owning):
         self.address = address
 
     def data_ptr(self) -> int:
-        """The address, as Triton asks for it."""
+        """The address, for Triton."""
         return self.address
 
     @property
     def ptr(self) -> int:
-        """The address, as nvmath asks for it."""
+        """The address, for nvmath."""
         return self.address
 
     def free(self) -> None:
@@ -115,7 +115,7 @@ class Owner(Owning):
 
 
 def wanted(name: str, package: str) -> ModuleType:
-    """A library's module. EnableError where it is not installed."""
+    """Imports a library's module. EnableError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -123,7 +123,7 @@ def wanted(name: str, package: str) -> ModuleType:
 
 
 def require_gpu() -> None:
-    """EnableError where tarn has no GPU: GPU libraries cannot use the host device's memory."""
+    """Raises EnableError if tarn has no GPU: GPU libraries cannot use the host device's memory."""
     try:
         driver = Device(0).driver
     except TarnError as error:

@@ -15,7 +15,7 @@ def configure(text: str) -> None:
 
 
 def configuration() -> str:
-    """The settings in force, as a text that configure() takes."""
+    """The current settings, as a text for configure()."""
     needed = c_size_t()
     check(lib.tarn_configuration_get(None, 0, byref(needed)))
     buffer = create_string_buffer(needed.value + 256)  # another thread may add to them meanwhile

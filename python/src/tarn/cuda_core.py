@@ -22,7 +22,7 @@ def _resource_class() -> Type[Any]:
     from cuda.core import Buffer, MemoryResource
 
     class TarnMemoryResource(MemoryResource):  # type: ignore[misc]
-        """Memory of one device, from tarn, in the order of streams."""
+        """Stream-ordered memory of one device, from tarn."""
 
         def __init__(self, device_id: int) -> None:
             self._device = int(device_id)
@@ -53,7 +53,7 @@ def _resource_class() -> Type[Any]:
 
         @property
         def device_id(self) -> int:
-            """Whose memory it is."""
+            """The device whose memory it is."""
             return self._device
 
         def __repr__(self) -> str:
@@ -102,7 +102,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Gives the devices the resources back that they had. Buffers that exist stay tarn's until they are closed."""
+    """Restores the devices' earlier resources. Existing buffers stay in tarn's memory until they are closed."""
     if not _previous:
         return
     from cuda.core import Device as CoreDevice
@@ -112,12 +112,12 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether the devices' memory resources are tarn's."""
+    """True if the devices' memory resources are tarn's."""
     return bool(_previous)
 
 
 def _current(core_device: Any) -> Optional[int]:
-    """The device that the calling thread has, where it has one: cuda.core makes one current by asking."""
+    """The calling thread's current device, if it has one. Asking cuda.core for it would make one current."""
     from cuda.bindings import driver
     error, index = driver.cuCtxGetDevice()
     return int(index) if error == driver.CUresult.CUDA_SUCCESS else None

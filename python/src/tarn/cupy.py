@@ -18,7 +18,7 @@ _error: Optional[Type[Exception]] = None
 
 
 class _Memory(Owner):
-    """A block of CuPy's."""
+    """A block of tarn, as CuPy's memory object."""
 
     __slots__ = ("device", "native", "current")
 
@@ -42,7 +42,7 @@ class _Memory(Owner):
 
 
 def _out_of_memory(memory: Any) -> Type[Exception]:
-    """What both CuPy's users and tarn's catch."""
+    """An error that users of CuPy and users of tarn both catch."""
     global _error
     if _error is None:
         class OutOfMemory(OutOfMemoryError, memory.OutOfMemoryError):  # type: ignore[misc]
@@ -61,7 +61,7 @@ def _out_of_memory(memory: Any) -> Type[Exception]:
 
 
 def _error_again(text: str, attributes: Dict[str, Any]) -> Exception:
-    """An error that was pickled. Where CuPy is not, it is tarn's alone."""
+    """Unpickles an error. Without CuPy it is only tarn's."""
     try:
         from cupy.cuda import memory
         error = _out_of_memory(memory)(text)
@@ -108,7 +108,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Gives CuPy the allocator back that it had before enable(). Arrays that exist stay tarn's until they are collected."""
+    """Restores the allocator that CuPy had before enable(). Existing arrays stay in tarn's memory until they are collected."""
     global _allocator, _previous
     if _allocator is None:
         return
@@ -118,7 +118,7 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether CuPy's new arrays are tarn's memory."""
+    """True if CuPy allocates new arrays from tarn."""
     return _allocator is not None
 
 

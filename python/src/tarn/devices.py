@@ -18,7 +18,7 @@ DeviceLike = Union["Device", int, None]
 
 
 class MemoryInfo(NamedTuple):
-    """Bytes of a device, as its driver reports them now. Free counts what tarn keeps in reserve as used."""
+    """Bytes of a device, as its driver reports them now. Memory that tarn reserves is not free."""
     free: int
     total: int
 
@@ -36,7 +36,7 @@ class _OnDevice(Entry):
 
     @property
     def previous_device(self) -> int:
-        """The thread's device before."""
+        """The thread's earlier device."""
         return int(self.guard.previous_device)
 
 
@@ -56,7 +56,7 @@ class _OnStream(Entry):
 
     @property
     def previous_device(self) -> int:
-        """The thread's device before."""
+        """The thread's earlier device."""
         return int(self.guard.previous_device)
 
 
@@ -80,7 +80,7 @@ class Device(Enterable):
 
     @property
     def name(self) -> str:
-        """The name that the driver gives."""
+        """The driver's name of the device."""
         return str(self.properties.name.decode())
 
     @property
@@ -99,7 +99,7 @@ class Device(Enterable):
         check(lib.tarn_device_synchronize(self.index))
 
     def enable_peer(self, peer: "DeviceLike") -> None:
-        """Lets this device reach the memory of `peer`."""
+        """Lets this device access the memory of `peer`."""
         check(lib.tarn_device_peer_enable(self.index, device_index(peer)))
 
     def __index__(self) -> int:
@@ -218,20 +218,20 @@ class Stream(Owning, Enterable):
 
     @property
     def native(self) -> int:
-        """What the vendor calls it: a cudaStream_t or hipStream_t as a number."""
+        """The native stream: a cudaStream_t or hipStream_t as a number."""
         found = c_void_p()
         check(lib.tarn_stream_native_get(self.value, byref(found)))
         return found.value or 0
 
     @property
     def device(self) -> Device:
-        """The device that the stream is of."""
+        """The stream's device."""
         found = _c.tarn_stream_info(size=sizeof(_c.tarn_stream_info))
         check(lib.tarn_stream_info_get(self.value, byref(found)))
         return Device(found.device)
 
     def is_idle(self) -> bool:
-        """Whether all work queued so far has finished."""
+        """True if all work queued so far has finished."""
         try:
             check(lib.tarn_stream_query(self.value))
         except NotReadyError:
@@ -263,7 +263,7 @@ class Stream(Owning, Enterable):
         return _OnStream(self, self.value)
 
     def __cuda_stream__(self) -> Any:
-        """The protocol of cuda.core: version 0 and the native stream."""
+        """cuda.core's protocol: version 0 and the native stream."""
         return (0, self.native)
 
     def __eq__(self, other: object) -> bool:
@@ -353,11 +353,11 @@ class Event(Owning):
         check(lib.tarn_event_create(device_index(device), byref(self.pointer)))
 
     def record(self, stream: StreamLike = None) -> None:
-        """Stands for all work queued on the stream so far, in place of what it stood for."""
+        """Records the event: it stands for all work queued on the stream so far, and no longer for an earlier recording."""
         check(lib.tarn_event_record(self.pointer, stream_value(stream)))
 
     def is_done(self) -> bool:
-        """Whether the recorded work has finished; so for one that was never recorded."""
+        """True if the recorded work has finished, or nothing was recorded."""
         try:
             check(lib.tarn_event_query(self.pointer))
         except NotReadyError:
@@ -374,7 +374,7 @@ class Event(Owning):
 
 
 def shutdown() -> None:
-    """Gives everything that tarn holds back to the driver. Later calls raise ShutdownError."""
+    """Gives everything back to the driver. Later calls raise ShutdownError."""
     check(lib.tarn_shutdown())
 
 

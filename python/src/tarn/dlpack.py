@@ -45,7 +45,7 @@ class _ManagedVersioned(Structure):
                 ("tensor", _Tensor)]
 
 
-# What consumers hold, by the address of its structure, until they call the deleter: the structure, its shape, the view.
+# Tensors that consumers have, by the address of the structure, until they call the deleter: the structure, its shape, the view.
 _held: Dict[int, Tuple[Any, ...]] = {}
 
 
@@ -64,7 +64,7 @@ _pointer.restype, _pointer.argtypes = c_void_p, [c_void_p, c_char_p]
 
 
 def _forget(capsule: int) -> None:
-    """A capsule goes. One that nobody took still has its first name; what took it renames it and calls the deleter later."""
+    """Runs when a capsule is collected. A capsule that nobody took still has its first name. A consumer renames it, and calls the deleter later."""
     for name in (b"dltensor", b"dltensor_versioned"):
         if _is_valid(capsule, name):
             _drop(_pointer(capsule, name))

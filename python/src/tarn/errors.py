@@ -127,7 +127,7 @@ for _status, _class in _BY_STATUS.items():
 
 
 def error_of(status: int) -> TarnError:
-    """The exception of a status that the last call in this thread gave."""
+    """The exception for a status that the last call in this thread returned."""
     kind = _BY_STATUS.get(status, TarnError)
     text: str = lib.tarn_last_error().decode("utf-8", "replace") or lib.tarn_status_text(status).decode()
     error = kind(text)
@@ -136,19 +136,19 @@ def error_of(status: int) -> TarnError:
 
 
 def check(status: int) -> None:
-    """Raises what `status` says, except for success."""
+    """Raises the exception of `status`, unless that is success."""
     if status:
         raise error_of(status)
 
 
 class Callbacks(threading.local):
-    """Python functions that C calls: nothing is raised through C, but by check() behind it, in the same thread."""
+    """Python functions that C calls. An exception is not raised through C, but by check() after the call, in the same thread."""
 
     def __init__(self) -> None:
         self._raised: List[BaseException] = []
 
     def guard(self, function: Callable[..., Any], failed: Callable[..., Any]) -> Callable[..., Any]:
-        """A function for C. Where `function` raises, the result is that of `failed` for the exception and the same arguments."""
+        """Makes a function for C. If `function` raises, the result is that of `failed` for the exception and the same arguments."""
 
         def call(*arguments: Any) -> Any:
             try:
@@ -170,7 +170,7 @@ class Callbacks(threading.local):
 
 
 class Owning:
-    """Gives back to tarn what it has when it goes: a copy would do so a second time."""
+    """Owns something that it gives back to tarn when it is collected. It cannot be copied, since the copy would give it back again."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ _VERDICTS = ("clean", "unknown", "suspicious")
 
 
 class GraphReference(NamedTuple):
-    """An address that a graph has in tarn's memory."""
+    """An address in tarn's memory that a graph contains."""
     certainty: str  #: that it is a fault: "certain", "likely", "perhaps", or "" where it is none
     state: str  #: what lies there: "live", "held", "free", "others", "changed", "unmapped"
     node: int  #: the number of the node
@@ -36,7 +36,7 @@ class GraphReference(NamedTuple):
 
 
 class GraphCheck(NamedTuple):
-    """What a check of a graph has found."""
+    """The result of a check of a graph."""
     verdict: str  #: "clean", "unknown": not everything could be seen or told apart, "suspicious"
     findings: List[GraphReference]  #: in the order of nodes; with `all` other references too
     remembered: bool  #: remember_graph() was called for it

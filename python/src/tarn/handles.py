@@ -16,7 +16,7 @@ from .errors import InvalidArgumentError, Owning, check
 
 
 class LibraryInfo(NamedTuple):
-    """What is known of a vendor library: `reason` says why one is not usable."""
+    """Information about a vendor library. `reason` says why it is not usable."""
     name: str
     found: bool
     usable: bool
@@ -26,7 +26,7 @@ class LibraryInfo(NamedTuple):
 
 
 def libraries() -> List[LibraryInfo]:
-    """The libraries that tarn has handles of, and which of them are here. Looks for each, and opens those that are."""
+    """The libraries that tarn knows, and which of them are usable here. Looks for each of them and opens it."""
     count = c_int()
     check(lib.tarn_library_count_get(byref(count)))
     result = []
@@ -72,17 +72,17 @@ class Lease(Owning):
 
     @property
     def handle(self) -> int:
-        """The vendor's handle; 0 once it was given back."""
+        """The vendor's handle; 0 after it was given back."""
         return self._lease.handle or 0
 
     def bind(self, stream: StreamLike) -> None:
-        """Moves it to another stream of the same device. The handle may be another one then."""
+        """Moves the lease to another stream of the same device. The handle may be another one afterwards."""
         value = stream_value(stream)
         check(lib.tarn_handle_lease_bind(byref(self._lease), value))
         self._stream = lease_of(value)
 
     def close(self) -> None:
-        """Gives it back. Nothing happens the second time."""
+        """Gives the handle back. A second call does nothing."""
         if self._lease.handle:
             check(lib.tarn_handle_return(byref(self._lease)))
         self._stream = None
@@ -103,7 +103,7 @@ class Lease(Owning):
 
 
 def prewarm(library: str, count: int = 1, *, device: DeviceLike = None) -> None:
-    """Makes handles until `count` are there to be taken, so that a capture finds one."""
+    """Creates handles until `count` are available, so that a capture finds one."""
     check(lib.tarn_handle_prewarm(_number(library), device_index(device), _c.TARN_STREAM_NONE, count))
 
 
@@ -115,7 +115,7 @@ def trim_handles(library: str, *, device: DeviceLike = None) -> int:
 
 
 def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
-    """Address and bytes of the workspace that a call of the library (cublasLtMatmul) is given."""
+    """Address and bytes of the workspace to pass to a call of the library (cublasLtMatmul)."""
     pointer, size = c_void_p(), c_size_t()
     check(lib.tarn_workspace_get(_number(library), _wanted(stream), byref(pointer), byref(size)))
     return pointer.value or 0, size.value

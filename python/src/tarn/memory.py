@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Blocks of device memory, in the order of streams, and pinned memory of the host."""
+"""Blocks of stream-ordered device memory, and pinned host memory."""
 
 import ctypes
 import operator
@@ -23,7 +23,7 @@ _ON_DEVICE = "device memory cannot be read by the host: copy it by CuPy, PyTorch
 
 
 def tag_number(text: Optional[str]) -> int:
-    """The number that stands for a tag; 0 for none."""
+    """The number of a tag; 0 for none."""
     if not text:
         return 0
     tag = c_uint16()
@@ -52,12 +52,12 @@ class Block(Owning):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that were asked for."""
+        """The requested bytes."""
         return self._size
 
     @property
     def device(self) -> Device:
-        """Whose memory it is."""
+        """The device whose memory it is."""
         return Device(self._device)
 
     @property
@@ -67,7 +67,7 @@ class Block(Owning):
 
     @property
     def info(self) -> "_c.tarn_block_info":
-        """What tarn knows of it: `usable_size`, `tag`, `pool` and more."""
+        """What tarn knows of the block: `usable_size`, `tag`, `pool` and more."""
         found = _c.tarn_block_info(size=sizeof(_c.tarn_block_info))
         check(lib.tarn_pointer_info_get(self._pointer, byref(found)))
         return found
@@ -77,7 +77,7 @@ class Block(Owning):
         check(lib.tarn_record_stream(self._pointer, stream_value(stream, self._device)))
 
     def extend(self, size: int) -> None:
-        """Grows the block in place to at least `size` bytes. NoRoomError, with the block as it was, where what follows is not free."""
+        """Grows the block in place to at least `size` bytes. If the memory behind it is not free: NoRoomError, and the block is unchanged."""
         check(lib.tarn_extend(self._pointer, size))
         self._size = max(self._size, int(size))
 
@@ -189,12 +189,12 @@ class View:
         return f"<tarn.View {self.shape} of {self.typestr} in {self.block!r}>"
 
 
-#: The open scopes that are not of threads, in their order: `owner` is the stream, or None for all.
+#: The open scopes of streams and of all threads, the oldest first. `owner` is the stream, or None for all.
 shared_scopes: List[Entry] = []
 
 
 def end_shared_scopes() -> int:
-    """Ends in C those whose `with` has ended. The status of the first that C did not end."""
+    """Ends in C the scopes whose `with` has ended. Returns the status of the first that C did not end."""
     for entry in list(shared_scopes):
         if not entry.is_open():
             status = entry.end()
@@ -262,12 +262,12 @@ class PinnedBlock(Owning):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that were asked for."""
+        """The requested bytes."""
         return self._size
 
     @property
     def buffer(self) -> "ctypes.Array[ctypes.c_char]":
-        """The memory, writable. What is made of it keeps the block."""
+        """The memory, writable. Objects that are made of it keep the block alive."""
         if not self._pointer and self._size:
             raise ValueError("the block was freed")
         array = (ctypes.c_char * self._size).from_address(self._pointer) if self._pointer else (ctypes.c_char * 0)()
@@ -307,12 +307,12 @@ class PinnedBlock(Owning):
 
 
 def pinned(size: int, *, stream: StreamLike = None) -> PinnedBlock:
-    """Allocates page-locked memory of the host."""
+    """Allocates page-locked host memory."""
     return PinnedBlock(size, stream)
 
 
 def limit(bytes: Optional[int] = None, *, device: DeviceLike = None) -> int:
-    """The most bytes that tarn reserves on a device; sets it first where `bytes` is given. 2**64 - 1 is no limit."""
+    """The limit of a device: the most bytes that tarn reserves there. Sets it first if `bytes` is given. 2**64 - 1 is no limit."""
     index = device_index(device)
     if bytes is not None:
         check(lib.tarn_device_limit_set(index, integer("bytes", bytes)))

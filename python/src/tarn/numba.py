@@ -43,7 +43,7 @@ class _Frees:
             self.flush()
 
     def flush(self) -> None:
-        """Frees what waits. Nothing is recorded on the legacy stream while a capture is open: then it goes on waiting."""
+        """Frees blocks that wait. While a capture is open, nothing is recorded on the legacy stream, and they continue to wait."""
         if not self.later:
             return
         with self.lock:
@@ -79,7 +79,7 @@ def _frees_of(device: int) -> _Frees:
 
 
 def _error_again(text: str, attributes: Dict[str, Any]) -> Exception:
-    """An error that was pickled. Where Numba is not, it is tarn's alone."""
+    """Unpickles an error. Without Numba it is only tarn's."""
     try:
         manager()
     except EnableError:
@@ -99,7 +99,7 @@ def manager() -> Type[Any]:
     from numba.cuda.cudadrv.driver import CudaAPIError
 
     class OutOfMemory(OutOfMemoryError, CudaAPIError):  # type: ignore[misc]
-        """What both Numba's users and tarn's catch."""
+        """An error that users of Numba and users of tarn both catch."""
 
         def __init__(self, text: str) -> None:
             Exception.__init__(self, text)
@@ -142,12 +142,12 @@ def manager() -> Type[Any]:
             return cuda.MemoryPointer(self.context, c_void_p(address), size, finalizer=finish)
 
         def get_memory_info(self) -> Any:
-            """Bytes as the driver reports them: what tarn keeps in reserve counts as used."""
+            """Bytes as the driver reports them. Memory that tarn reserves counts as used."""
             found = Device(int(self.context.device.id)).memory_info()
             return cuda.MemoryInfo(free=found.free, total=found.total)
 
         def get_ipc_handle(self, memory: Any) -> Any:
-            """CUDA's handles of the old kind, which mapped memory does not have."""
+            """A handle of cudaIpcGetMemHandle(), which mapped memory does not have."""
             try:
                 return super().get_ipc_handle(memory)
             except CudaAPIError as error:
@@ -156,7 +156,7 @@ def manager() -> Type[Any]:
 
         @property
         def interface_version(self) -> int:
-            """Of Numba's interface."""
+            """The version of Numba's interface."""
             return 1
 
     _manager = TarnMemoryManager
@@ -187,7 +187,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Gives Numba the memory manager back that it had before enable(), for contexts to come."""
+    """Restores the memory manager that Numba had before enable(), for later contexts."""
     global _previous
     if not is_enabled():
         return
@@ -196,7 +196,7 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether Numba's contexts to come have their memory from tarn."""
+    """True if later contexts of Numba allocate from tarn."""
     if _manager is None:
         return False
     from numba.cuda.cudadrv import driver

@@ -16,7 +16,7 @@ class Allocator:
         self.device_id, self.logger = int(device_id), logger
 
     def memalloc_async(self, size: int, stream: Any) -> adaptors.Owner:
-        """A block that goes back when it is collected."""
+        """A block that is freed when the object is collected."""
         return adaptors.Owner(adaptors.take(self.device_id, native_address(stream), size))
 
 

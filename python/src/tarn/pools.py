@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Private pools: memory of one device that serves nobody else."""
+"""Private pools: memory of one device that serves only what is routed to it."""
 
 
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ class _InPool(Entry):
         return int(lib.tarn_scope_end(self.number.value)) if self.number.value else 0
 
     def check(self) -> None:
-        """Refuses what C refuses of a thread, for the context: the pool's scope twice, and another device."""
+        """Refuses for the context what C refuses for a thread: a second scope of the pool, and another device."""
         if self.within is None and not guards.is_idle() and current_index() != self.device:
             raise InvalidDeviceError(f"the pool is of device {self.device}, but device {current_index()} is current")
         if scopes.entered and scopes.innermost(lambda entry: entry.key == self.key and entry in scopes.entered) is not None:
@@ -63,7 +63,7 @@ class _InPool(Entry):
 
 
 class _Shared(Entry):
-    """A scope of a stream, which is the owner, or of all threads."""
+    """A scope of a stream, which is its owner, or of all threads."""
 
     def __init__(self, stream: Optional[int], device: int, pointer: Any) -> None:
         super().__init__(stream, device, pointer)
@@ -78,15 +78,15 @@ class _Shared(Entry):
 
 
 class _Held:
-    """Is gone when what holds it is."""
+    """An object whose only purpose is to end with what refers to it."""
 
 
 class Pool(Owning, Enterable):
     """A private pool of one device. As a context manager it serves what is inside: `with pool: block = tarn.alloc(size)`.
 
     `use_on_oom` lets what lies free in it serve others before they run out of memory; `no_remap` keeps addresses and memory together;
-    `exportable` memory can be given to other processes; `registrable` memory can be registered by communication libraries; `segments` is "default", "virtual", "plain" or "exact"; `no_split` gives each
-    block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
+    `exportable` memory can be given to other processes; `registrable` memory can be registered by communication libraries; `segments` is
+    "default", "virtual", "plain" or "exact"; `no_split` gives each block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
 
     _track = scopes
     _device: Optional[int] = None  # once it was asked for
@@ -112,14 +112,14 @@ class Pool(Owning, Enterable):
 
     @classmethod
     def default(cls, device: DeviceLike = None) -> "Pool":
-        """The default pool of a device, which serves everybody who names no other."""
+        """The default pool of a device, which serves requests that are routed to no other pool."""
         pointer = c_void_p()
         check(lib.tarn_pool_default(device_index(device), byref(pointer)))
         return cls._of(pointer)
 
     @classmethod
     def find(cls, first: int, second: int) -> "Pool":
-        """The pool of an id. InvalidArgumentError where there is none."""
+        """The pool with an id. InvalidArgumentError if there is none."""
         pointer = c_void_p()
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)
@@ -131,7 +131,7 @@ class Pool(Owning, Enterable):
 
     @property
     def id(self) -> PoolId:
-        """Its number, as snapshots and PyTorch have it."""
+        """The pool's id, as in snapshots and PyTorch."""
         found = self._info().id
         return PoolId(found.first, found.second)
 
@@ -142,12 +142,12 @@ class Pool(Owning, Enterable):
 
     @property
     def use_count(self) -> int:
-        """How many users, open scopes, captures and graphs hold it."""
+        """References to the pool: of users, open scopes, captures and graphs."""
         return int(self._info().use_count)
 
     @property
     def limit(self) -> int:
-        """The most bytes that it reserves; 2**64 - 1 is no limit."""
+        """The pool's limit: the most bytes that it reserves. 2**64 - 1 is no limit."""
         return int(self._info().limit)
 
     @limit.setter
@@ -156,7 +156,7 @@ class Pool(Owning, Enterable):
 
     @property
     def is_suspended(self) -> bool:
-        """Whether its memory has been given back until resume()."""
+        """True if the pool's memory was given back by suspend()."""
         return bool(self._info().state != 0)
 
     def alloc(self, size: int, *, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None) -> Block:
@@ -191,11 +191,11 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_trim(self.pointer, keep))
 
     def suspend(self, *, keep_contents: bool = True) -> None:
-        """Gives all its memory back, and keeps the addresses. With `keep_contents` what live blocks hold goes to the host meanwhile."""
+        """Gives all memory back and keeps the addresses. With `keep_contents` the contents of live blocks are kept in host memory."""
         check(lib.tarn_pool_suspend(self.pointer, keep_contents))
 
     def resume(self) -> None:
-        """Takes the memory back, at the same addresses."""
+        """Takes memory again, at the same addresses."""
         check(lib.tarn_pool_resume(self.pointer))
 
     def stats(self) -> Dict[str, int]:
@@ -229,7 +229,7 @@ class Pool(Owning, Enterable):
             room = count.value + 16
 
     def close(self) -> None:
-        """Releases the pool. Nothing happens the second time."""
+        """Releases the pool. A second call does nothing."""
         pointer, self.pointer = self.pointer, c_void_p()
         check(lib.tarn_pool_release(pointer))
 
@@ -263,12 +263,12 @@ class Scope:
 
     @property
     def number(self) -> int:
-        """What C calls it."""
+        """The scope's token in C."""
         return self._entry.number.value if isinstance(self._entry, _InPool) else self._number
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Lets what is inside allocate where the scope routes to, until that ends."""
+        """Joins the scope: what is inside allocates from the scope's pool, until the `with` ends."""
         if not isinstance(self._entry, _InPool):
             raise ScopeError(f"scope {self.number} cannot be joined: it is not one of threads")
         with _Worker(self._entry):

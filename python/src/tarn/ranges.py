@@ -43,7 +43,7 @@ class Range(Owning):
 
     @property
     def info(self) -> RangeInfo:
-        """What it has now."""
+        """The range's current state."""
         found = _c.tarn_range_info(size=sizeof(_c.tarn_range_info))
         check(lib.tarn_range_info_get(self.pointer, byref(found)))
         return RangeInfo(found.address, found.bytes, found.page, Device(found.device), PoolId(found.pool.first, found.pool.second),
@@ -56,7 +56,7 @@ class Range(Owning):
 
     @property
     def device(self) -> Device:
-        """Whose memory it is."""
+        """The device whose memory it is."""
         return Device(self._device)
 
     def commit(self, offset: int, nbytes: int, stream: StreamLike = None) -> None:
@@ -79,7 +79,7 @@ class Range(Owning):
         raise BufferError("a range is not an array, since its pages come and go: give a kernel the address, `ptr` and an offset")
 
     def close(self) -> None:
-        """Ends the range. Nothing happens the second time. BusyError while a page is held."""
+        """Ends the range. A second call does nothing. BusyError while a page is held."""
         if self.pointer:
             check(lib.tarn_range_destroy(self.pointer))
             self.pointer = c_void_p()

@@ -14,7 +14,7 @@ _previous: Dict[int, Any] = {}
 
 
 def resource(device: int = 0) -> Any:
-    """RMM's resource of tarn's memory of a device."""
+    """An RMM resource that allocates a device's memory from tarn."""
     rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
     index = int(device)
     if index not in _resources:
@@ -46,7 +46,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Gives RMM the resources back that it had. Buffers that exist stay tarn's until they are collected."""
+    """Restores RMM's earlier resources. Existing buffers stay in tarn's memory until they are collected."""
     if not _previous:
         return
     rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
@@ -56,7 +56,7 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether RMM's resources are tarn's."""
+    """True if RMM's resources are tarn's."""
     return bool(_previous)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Sleep: what tarn has of the devices goes back to their drivers at one call, and comes back at another."""
+"""Sleep: one call gives tarn's device memory back to the drivers, and another takes it again."""
 
 from bisect import bisect_left
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, memmove, sizeof
@@ -16,7 +16,7 @@ from .pools import Pool, PoolId
 
 
 class Residue(NamedTuple):
-    """One thing that stays while the process sleeps."""
+    """Memory that stays on the device while the process sleeps, with the reason."""
     reason: str  #: such as "default_pool"; docs/sleep.md has them all
     text: str  #: the same in words
     device: int  #: -1: memory of the host
@@ -27,7 +27,7 @@ class Residue(NamedTuple):
 
 
 class Slept(NamedTuple):
-    """What a sleep gave back, and what stays."""
+    """What a sleep has given back, and what stays."""
     before: int  #: bytes that tarn had reserved of all devices
     after: int  #: and has reserved while the process sleeps
     kept: int  #: bytes of contents in host memory
@@ -99,11 +99,11 @@ class Sleeper(Owning):
 
     @property
     def why(self) -> str:
-        """Why it refused or failed last; empty where it did not."""
+        """Why the sleeper last refused or failed; empty if it did not."""
         return str(_info(self.number).why.decode(errors="replace"))
 
     def close(self) -> None:
-        """No callback is called any more, also where it sleeps."""
+        """Removes the sleeper, also while it sleeps. None of its callbacks is called any more."""
         if self.number:
             check(lib.tarn_sleeper_remove(self.number))
             _sleepers.pop(self.number, None)
@@ -170,7 +170,7 @@ class Registration(Owning):
                 raise
 
     def close(self) -> None:
-        """Deregisters everything. Nothing happens the second time."""
+        """Deregisters everything. A second call does nothing."""
         self._end()
         self.sleeper.close()
 
