@@ -484,8 +484,8 @@ static void largest_free(const tarn_memory_segment *found, void *user)
             largest->bytes = std::max(largest->bytes, found->parts[i].bytes);
 }
 
-/* Sets *largest to the largest free block, if that is larger. If *largest is 0, it first becomes the
- * driver's free memory. cuDNN's benchmark bounds its workspaces by this. */
+/* Sets *largest to the largest free block, if that is larger. If *largest is 0, it first becomes
+ * the free memory that the driver reports. cuDNN's benchmark bounds its workspaces by this. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     Largest found = {device, *largest};
