@@ -430,3 +430,64 @@ def test_a_relative_cache_is_ignored(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache().parent == tmp_path.resolve() / "home" / ".cache" / "tarn" / "torch"
     assert not (tmp_path / "here").exists()
+
+
+class _Graph:
+    """A torch.cuda.CUDAGraph of the host device, which gives its graph to nobody."""
+    stream, handle, replays = None, None, 0
+
+    def capture_begin(self, stream):
+        self.stream = stream
+        tarn.errors.check(tarn.adaptors.lib.tarn_capture_begin(stream.value, 0))
+
+    def capture_end(self):
+        self.handle = ctypes.c_void_p()
+        tarn.errors.check(tarn.adaptors.lib.tarn_capture_end(self.stream.value, ctypes.byref(self.handle)))
+
+    def replay(self):
+        self.replays += 1
+
+
+def _captured(kind, stream, block):
+    graph = kind()
+    graph.capture_begin(stream)
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, block.ptr, 1, block.nbytes))
+    graph.capture_end()
+    return graph
+
+
+def test_replays_of_graphs_are_watched():
+    from tarn.torch import check_graph, watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    cuda = types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0))
+    for _ in range(2):
+        watching.watch(cuda)
+    kept, block = tarn.alloc(4096, stream=stream), tarn.alloc(1 << 20, stream=stream)
+    graph, good = _captured(kind, stream, block), _captured(kind, stream, kept)
+    assert check_graph(graph).verdict == "clean"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.replay()
+        block.close()  # which is no finding
+        good.replay()
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        graph.replay()
+        graph.replay()
+    text = str(told[0].message)
+    assert len(told) == 1 and told[0].filename == __file__ and graph.replays == 3
+    assert "a fill (node 0, parameter 0)" in text and "of 1048576 bytes whose memory is free" in text
+    assert "graph.capture_end()" in text and "_captured" in text and not text.endswith("Freed at: ")
+    for it in (graph, good):
+        tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(it.handle))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.replay()  # what is gone is not checked
+    assert watching.watched(graph) is None
+    kept.close()
+
+
+def test_the_environment_asks_for_watching(monkeypatch):
+    from tarn.torch import watching
+    for words, wanted in (("", False), ("graphs", True), ("sites,graphs", True), ("all,quiet", True), ("poison", False)):
+        monkeypatch.setenv("TARN_DEBUG", words)
+        assert watching.is_wanted() == wanted

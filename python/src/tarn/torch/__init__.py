@@ -26,6 +26,7 @@ from ..sleeping import set_pool_tag as _set_pool_tag
 from ..sleeping import sleep as _sleep
 from ..sleeping import wake as _wake
 from ..snapshots import region as tag
+from . import watching as _watching
 from .shim import check_shim, shim_path
 
 _shim: Optional[ctypes.CDLL] = globals().get("_shim")  # kept when the module is reloaded
@@ -92,6 +93,8 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     _shim = shim
     from .processes import register
     register(torch)
+    if _watching.is_wanted():
+        _watching.watch(torch.cuda)
     for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         if os.environ.get(name):
             warnings.warn(f"{name}={os.environ[name]} does nothing on tarn, which maps memory as expandable segments do. tarn's settings are "
@@ -172,14 +175,18 @@ def name_pool(pool: Any, name: Optional[str]) -> None:
 
 
 def check_graph(graph: Any, *, all: bool = False) -> _graphs.GraphCheck:
-    """Looks for addresses of memory that a torch.cuda.CUDAGraph does not have: tarn.graph_check(). The graph must have been made with
-    `keep_graph=True`, in PyTorch from 2.8 on. remember_graph() before its inputs may go makes the answer certain."""
+    """Looks for addresses of memory that a torch.cuda.CUDAGraph does not have: tarn.graph_check(). With TARN_DEBUG=graphs every graph can be
+    checked. Without, the graph must have been made with `keep_graph=True`, in PyTorch from 2.8 on, and remember_graph() before its inputs may
+    go makes the answer certain."""
+    found = _watching.watched(graph)
+    if found is not None:
+        return _graphs.graph_check(remembered=found.number, all=all)
     return _graphs.graph_check(_raw(graph), all=all)
 
 
-def remember_graph(graph: Any) -> None:
+def remember_graph(graph: Any) -> int:
     """Notes which blocks a torch.cuda.CUDAGraph refers to, at the end of its capture: tarn.remember_graph()."""
-    _graphs.remember_graph(_raw(graph))
+    return _graphs.remember_graph(_raw(graph))
 
 
 def _raw(graph: Any) -> int:

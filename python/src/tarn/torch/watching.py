@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""TARN_DEBUG=graphs under tarn.torch: each graph is remembered at the end of its capture, and checked before each replay."""
+
+import os
+import traceback
+import warnings
+from typing import Any, NamedTuple, Optional, Set
+
+from .. import graphs as _graphs
+from ..devices import Stream
+from ..errors import TarnError
+
+
+class Watched(NamedTuple):
+    """What is remembered of a torch.cuda.CUDAGraph."""
+    number: int  #: of tarn.remember_graph()
+    stack: str  #: Python's, at the end of the capture
+    told: Set[int]  #: the blocks that a warning was about
+
+
+class GraphMemoryWarning(RuntimeWarning):
+    """A graph is replayed, and uses memory that is not its own any more."""
+
+
+def is_wanted() -> bool:
+    """Whether the environment asks for it."""
+    words = os.environ.get("TARN_DEBUG", "").split(",")
+    return any(word in words for word in ("graphs", "all", "1", "on"))
+
+
+def watched(graph: Any) -> Optional[Watched]:
+    """What is remembered of a graph; None: nothing."""
+    found = getattr(graph, "_tarn_watched", None)
+    return found if isinstance(found, Watched) else None
+
+
+def _remember(stream: Any) -> Optional[Watched]:
+    """Remembers the graph that a stream captures into. Never fails a capture: without CUDA 11.3, or where the capture is broken, nothing is
+    remembered."""
+    try:
+        captured = _graphs.capture_graph(Stream.find(stream, getattr(stream, "device_index", None)))
+        number = _graphs.remember_graph(captured)
+    except TarnError:
+        return None
+    return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=10)[:-2])), set())
+
+
+def _look(graph: Any, found: Watched) -> None:
+    try:
+        findings = _graphs.graph_check(remembered=found.number).findings
+    except TarnError:  # the graph was reset
+        graph._tarn_watched = None
+        return
+    for it in findings:
+        if it.certainty != "certain" or it.block in found.told:
+            continue
+        found.told.add(it.block or 0)
+        what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
+        now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
+        warnings.warn(f"a graph that is replayed uses a tensor that is gone: {what} (node {it.node}, parameter {it.parameter}) has the address "
+                      f"{it.address:#x} of {it.requested} bytes whose memory is {now}. Keep what a graph reads as long as the graph.\n"
+                      f"Captured at:\n{found.stack}Freed at: {it.freed_at}", GraphMemoryWarning, stacklevel=3)
+
+
+def watch(cuda: Any) -> None:
+    """Wraps capture_end() and replay() of `cuda`.CUDAGraph, where `cuda` is torch.cuda. Calling it again does nothing."""
+    graph = cuda.CUDAGraph
+    if hasattr(graph, "_tarn_watched"):
+        return
+    graph._tarn_watched = None
+    own_end, own_replay = graph.capture_end, graph.replay
+
+    def capture_end(self: Any) -> None:
+        remembered = _remember(cuda.current_stream())
+        own_end(self)
+        self._tarn_watched = remembered
+
+    def replay(self: Any) -> None:
+        found = watched(self)
+        if found is not None:
+            _look(self, found)
+        own_replay(self)
+
+    capture_end.__doc__, replay.__doc__ = own_end.__doc__, own_replay.__doc__
+    graph.capture_end, graph.replay = capture_end, replay
+
+
+__all__ = ["GraphMemoryWarning", "Watched", "is_wanted", "watch", "watched"]

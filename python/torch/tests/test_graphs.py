@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""TARN_DEBUG=graphs: graphs that lose what they read, and graphs that do not. PyTorch's own allocator has no such check."""
+# The bodies below run as programs of their own, after the prologue of conftest.py.
+# ruff: noqa: F821
+# mypy: ignore-errors
+
+import os
+
+import pytest
+
+pytestmark = pytest.mark.skipif(bool(os.environ.get("TARN_TORCH_OFF")), reason="tarn's own")
+
+
+def test_a_freed_input_is_found_at_the_replay(program):
+    def body():
+        import warnings
+        from tarn.torch.watching import GraphMemoryWarning
+        x = torch.full((4 * MIB,), 2.0, device="cuda")
+        other = torch.full((4 * MIB,), 2.0, device="cuda")
+        graph, good = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x * 3
+        with torch.cuda.graph(good):
+            z = other * 3
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for it in (graph, good):
+                found = tarn.torch.check_graph(it, all=True)
+                assert found.remembered and found.references >= 2 and not found.unproven, found
+                assert not [it for it in found.findings if it.certainty == "certain"], found
+                it.replay()
+            torch.cuda.synchronize()
+            address = x.data_ptr()
+            del x  # no finding by itself
+            good.replay()
+            assert not [it for it in told if issubclass(it.category, GraphMemoryWarning)], [str(it.message) for it in told]
+            graph.replay()
+            graph.replay()
+            del y, z  # of the graphs' own pools
+            good.replay()
+        text, = [str(it.message) for it in told if issubclass(it.category, GraphMemoryWarning)]
+        assert f"{address:#x} of {16 * MIB} bytes" in text and "kernel " in text and "whose memory is" in text, text
+        assert "program.py" in text and "Freed at: " in text, text
+        worst, = {it.address for it in tarn.torch.check_graph(graph).findings if it.certainty == "certain"}
+        assert worst == address
+        print(text)
+    assert "Captured at:" in program(body, TARN_DEBUG="graphs")
+
+
+def test_graph_trees_have_no_certain_finding(program):
+    def body():
+        import warnings
+        from tarn.torch.watching import GraphMemoryWarning
+        model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).cuda()
+        compiled = torch.compile(model, mode="reduce-overhead")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for i in range(6):
+                torch.compiler.cudagraph_mark_step_begin()
+                loss = compiled(torch.randn(64, 256, device="cuda")).sum()
+                loss.backward()
+                model.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+        found = [str(it.message) for it in told if issubclass(it.category, GraphMemoryWarning)]
+        assert not found, found
+    program(body, TARN_DEBUG="graphs")
