@@ -132,7 +132,7 @@ void bench_latencies(const struct sequence *sequence)
     }
 }
 
-/* By the number of threads ---------------------------------------------------------------------- */
+/* By the number of threads --------------------------------------------------------------------- */
 
 struct caller {
     pthread_t thread;
