@@ -264,12 +264,45 @@ static void zstd_bombs(void **state)
     free(bomb);
 }
 
+/* What zstd cannot read, and what helps. */
+static void zstd_faults(void **state)
+{
+    (void)state;
+    static const unsigned char with_dictionary[] = {0x28, 0xb5, 0x2f, 0xfd, 0x21, 0x07, 0x05, 0x29,
+                                                    0x00, 0x00, 'a',  'b',  'c',  'd',  'e'},
+                               long_window[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8,
+                                                0x29, 0x00, 0x00, 'a',  'b',  'c'},
+                               reserved_block[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x05,
+                                                   0x2f, 0x00, 0x00, 'a',  'b',  'c'};
+    static const struct {
+        const unsigned char *data;
+        size_t size;
+        const char *error;
+    } bad[] = {
+        {with_dictionary, sizeof with_dictionary,
+         "byte 0: zstd cannot decompress what follows: Dictionary mismatch; it was compressed with "
+         "a dictionary: decompress it first, with zstd -d -D DICTIONARY"},
+        {long_window, sizeof long_window,
+         "byte 0: zstd cannot decompress what follows: Frame requires too much memory for "
+         "decoding; it was compressed with a long window: decompress it first, with zstd -d "
+         "--long=31"},
+        {reserved_block, sizeof reserved_block,
+         "byte 0: zstd cannot decompress what follows: Data corruption detected; the file is "
+         "damaged: fetch it again"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct snapshot_error error = {{0}};
+        assert_false(read_bytes(bad[i].data, bad[i].size, &error));
+        assert_string_equal(error.text, bad[i].error);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prefix), cmocka_unit_test(ten_thousand_damaged),
         cmocka_unit_test(bombs),        cmocka_unit_test(sharing_is_counted),
-        cmocka_unit_test(zstd_bombs),
+        cmocka_unit_test(zstd_bombs),   cmocka_unit_test(zstd_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

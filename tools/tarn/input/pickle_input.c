@@ -118,6 +118,19 @@ static bool read_file(struct pickle_input *input, uint8_t *to, size_t capacity, 
     return true;
 }
 
+/* What helps against an error of zstd's, by its name: that is what the page's own decompressor has,
+ * too. */
+static const char *remedy_of(const char *error)
+{
+    if (strcmp(error, "Dictionary mismatch") == 0)
+        return "; it was compressed with a dictionary: decompress it first, with zstd -d -D "
+               "DICTIONARY";
+    if (strcmp(error, "Frame requires too much memory for decoding") == 0)
+        return "; it was compressed with a long window: decompress it first, with zstd -d "
+               "--long=31";
+    return "; the file is damaged: fetch it again";
+}
+
 /* Decompresses into `to` until something came out; *size is 0 at the end of the stream. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): zstd writes through it, as a member of `out` */
 static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
@@ -136,8 +149,9 @@ static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity,
             break;
         size_t result = ZSTD_decompressStream(input->zstd, &out, &in);
         if (ZSTD_isError(result))
-            return fail(input, "byte %" PRIu64 ": zstd cannot decompress what follows: %s",
-                        input->end_offset, ZSTD_getErrorName(result));
+            return fail(input, "byte %" PRIu64 ": zstd cannot decompress what follows: %s%s",
+                        input->end_offset, ZSTD_getErrorName(result),
+                        remedy_of(ZSTD_getErrorName(result)));
         if (input->file < 0)
             input->raw_read += in.pos;
         input->raw += in.pos;
