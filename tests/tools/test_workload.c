@@ -549,7 +549,8 @@ static void only_traces_with_blocks_are_replayed(void **state)
 {
     (void)state;
     struct snapshot_event taken = EVENT(TAKEN, 0, 0), alloc = EVENT(ALLOC, 0, 1);
-    struct snapshot_trace traces[] = {{0}, {&taken, 1, 0, 0}, {&alloc, 1, 0, 0}};
+    struct snapshot_trace traces[] = {
+        {0}, {.events = &taken, .event_count = 1}, {.events = &alloc, .event_count = 1}};
     struct snapshot snapshot = {.traces = traces, .trace_count = 3};
     struct workload workload;
     assert_false(workload_exists(&snapshot, -1));

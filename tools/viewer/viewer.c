@@ -10,6 +10,7 @@
 #include "analysis/report/report.h"
 #include "analysis/report/report_data.h"
 #include "input/once.h"
+#include "input/thin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ int once_open(const char *path)
 
 int main(int argc, char **argv)
 {
-    static const struct report_rules rules = {.folding.depth = 1};
+    static const struct report_rules rules = {.folding.depth = 1, .most_events = THIN_EVENTS};
     size_t count = argc > 1 ? (size_t)argc - 1 : 0;
     struct report_file *files = calloc(count + 1, sizeof *files);
     static char buffer[BUFFER];

@@ -72,6 +72,8 @@ struct snapshot_segment {
 struct snapshot_trace {
     struct snapshot_event *events; /* in the order of the file, which is the order of time */
     size_t event_count;
+    size_t thinned;         /* events that were left out (thin.h) */
+    uint64_t thinned_bytes; /* the most of them at one time */
     uint64_t reserved_most; /* bytes, of a trace without segments that tells it; else 0 */
     size_t exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped,
                           which only tarn tells */

@@ -17,6 +17,7 @@ struct report_rules {
     struct analysis_folding folding;
     const struct category_rule *categories;
     size_t category_count;
+    size_t most_events; /* of a device; what is beyond is left out (thin.h). 0: no limit */
 };
 
 /* A file that was read, and the analysis of each of its devices that has anything. */

@@ -6,6 +6,7 @@
 #include "analysis/report/report.h"
 #include "analysis/report/report_fits.h"
 #include "command.h"
+#include "input/thin.h"
 #include "units.h"
 
 #include <errno.h>
@@ -419,11 +420,13 @@ static int report(const struct arguments *arguments, const char *command, char *
                   size_t count)
 {
     struct report_file *files = calloc(count + 1, sizeof *files);
+    struct report_rules rules = arguments->rules;
     bool done = files != NULL;
     if (!done)
         fprintf(stderr, "tarn %s: memory is short\n", command);
+    rules.most_events = arguments->output ? THIN_EVENTS : 0; /* text and JSON have all */
     for (size_t i = 0; i < count && done; i++)
-        done = report_file_open(command, paths[i], arguments->device, &arguments->rules, &files[i]);
+        done = report_file_open(command, paths[i], arguments->device, &rules, &files[i]);
     for (size_t i = 0; i < count && done; i++)
         say_no_error(arguments, command, &files[i]);
     for (size_t i = 0;

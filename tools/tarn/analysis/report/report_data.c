@@ -12,6 +12,7 @@
 #include "json_print.h"
 #include "name.h"
 #include "replay/least.h"
+#include "units.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -382,6 +383,16 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
                  "The recording is incomplete: before event %zu threads are missing, and %llu "
                  "events were overwritten.",
                  partial, (unsigned long long)snapshot->tarn.overwritten);
+    const struct snapshot_trace *trace =
+        analysis->has_trace ? &snapshot->traces[analysis->device] : NULL;
+    size_t used = strlen(text);
+    if (trace && trace->thinned)
+        snprintf(text + used, size - used,
+                 "%sThe page leaves %s of %s events out: of the blocks with the least bytes and "
+                 "the shortest lives. The peak is exact; other sums are low by at most %s.",
+                 used ? " " : "", units_count(trace->thinned).text,
+                 units_count(trace->thinned + trace->event_count).text,
+                 units_bytes(trace->thinned_bytes).text);
 }
 
 /* The events at which one of PyTorch's policies stops on each device of the page's slider that is
@@ -435,7 +446,7 @@ static json_t *put_device(struct page *page, const struct report_file *file,
 {
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
-    char gaps[200];
+    char gaps[480];
     bool tagged = false, stacked = false, told = false;
     for (size_t i = 0; i < analysis->block_count && !(tagged && stacked && told); i++) {
         told = told || analysis->categories[i] != CATEGORY_UNKNOWN;

@@ -6,6 +6,7 @@
 #include "analysis/report/report.h"
 
 #include "input/once.h"
+#include "input/thin.h"
 #include "units.h"
 
 #include <stdlib.h>
@@ -24,6 +25,8 @@ bool report_file_open(const char *command, const char *path, int device,
     int devices = analysis_devices(&file->snapshot);
     file->analyses = calloc((size_t)devices + 1, sizeof *file->analyses);
     bool done = file->analyses;
+    for (size_t i = 0; done && rules->most_events && i < file->snapshot.trace_count; i++)
+        done = thin_trace(&file->snapshot, i, rules->most_events);
     for (int i = 0; done && i < devices; i++)
         if ((device < 0 || device == i) && analysis_exists(&file->snapshot, i)) {
             done = analysis_build(&file->snapshot, i, &file->analyses[file->count]);
