@@ -118,8 +118,7 @@ static bool read_file(struct pickle_input *input, uint8_t *to, size_t capacity, 
     return true;
 }
 
-/* What helps against an error of zstd's, by its name: that is what the page's own decompressor has,
- * too. */
+/* What helps against an error, by the name that zstd and the decompressor of the page give it. */
 static const char *remedy_of(const char *error)
 {
     if (strcmp(error, "Dictionary mismatch") == 0)
