@@ -22,7 +22,7 @@ int main(void)
         tarn_alloc_on(stream, 1 << 20, &block) || tarn_pool_create(NULL, &pool) ||
         tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED) ||
         tarn_host_fill(0, native, block, 0, 1 << 20) || /* with a GPU: launch kernels here */
-        tarn_capture_end(stream, &graph) || tarn_graph_remember(graph) || tarn_free(block) ||
+        tarn_capture_end(stream, &graph) || tarn_graph_remember(graph, NULL) || tarn_free(block) ||
         tarn_graph_check(graph, NULL, show, NULL, &summary)) {
         fprintf(stderr, "%s\n", tarn_last_error());
         return 1;
