@@ -154,6 +154,43 @@ static void note_unmapping(const tarn_mapping *range, void *user)
     CHECK(info_of(observed).committed <= 64 * PAGE);
 }
 
+static size_t asked, given;
+
+static bool give_back(int device, size_t bytes, void *user)
+{
+    CHECK(device == 0 && bytes == 2 * PAGE);
+    asked++;
+    if (!*(void **)user)
+        return false;
+    OK(tarn_free(*(void **)user));
+    *(void **)user = NULL;
+    given++;
+    return true;
+}
+
+/* Before memory is created, and not where there is enough. */
+static void observers_are_asked_before_growth(void)
+{
+    start();
+    tarn_observer observer;
+    void *block = alloc_on(stream, 8 * MIB);
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = TARN_ALL_DEVICES,
+                                                  .before_growth = give_back,
+                                                  .user = &block},
+                         &observer));
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    CHECK(asked == 1 && given == 1);
+    OK(tarn_range_decommit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 8 * PAGE, 2 * PAGE, stream));
+    CHECK(asked == 1);
+    OK(tarn_observer_remove(observer));
+    end(range);
+}
+
 static void observers_know_what_is_mapped(void)
 {
     start();
@@ -395,6 +432,7 @@ int main(void)
         CHILD_TEST(a_capturing_stream_neither_commits_nor_decommits),
         CHILD_TEST(held_pages_stay),
         CHILD_TEST(debug_mode_unmaps_what_is_idle),
+        CHILD_TEST(observers_are_asked_before_growth),
         CHILD_TEST(observers_know_what_is_mapped),
         CHILD_TEST(peers_reach_pages),
         CHILD_TEST(a_sleep_says_what_stays),

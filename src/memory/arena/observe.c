@@ -179,6 +179,11 @@ void observe_out_of_memory(const tarn_shortage *shortage)
             .event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
 }
 
+bool observe_wants_reclaim(void)
+{
+    return anyone_wants(EVENT_RECLAIM);
+}
+
 bool observe_reclaim(int device, size_t bytes)
 {
     return anyone_wants(EVENT_RECLAIM) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM) &&

@@ -361,7 +361,11 @@ static tarn_status commit_all(struct commit *commit)
 tarn_status range_commit_slowly(struct tarn_range *range, size_t first, size_t end,
                                 struct stream *stream)
 {
-    struct commit commit = {.range = range, .first = first, .end = end, .stream = stream};
+    struct commit commit = {.range = range,
+                            .first = first,
+                            .end = end,
+                            .stream = stream,
+                            .may_create = !observe_wants_reclaim()};
     struct error_before before;
     tarn_status status = observe_refuse_moving("a commit");
     if (status)
