@@ -58,6 +58,7 @@
 #include <tarn/device.h>
 #include <tarn/graph.h>
 #include <tarn/handle.h>
+#include <tarn/keep.h>
 #include <tarn/memory.h>
 #include <tarn/observe.h>
 #include <tarn/pinned.h>

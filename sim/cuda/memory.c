@@ -274,8 +274,7 @@ cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment
                               unsigned long long flags)
 {
     int device;
-    uintptr_t result = 0;
-    (void)hint;
+    uintptr_t result = (uintptr_t)hint;
     cu_result code = sim_enter("cuMemAddressReserve", &device);
     if (code)
         return code;

@@ -248,9 +248,8 @@ hip_result hipMemGetAllocationGranularity(size_t *size,
 hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, void *hint,
                                 unsigned long long flags)
 {
-    uintptr_t result = 0;
+    uintptr_t result = (uintptr_t)hint;
     hip_result code = enter_virtual(__func__);
-    (void)hint;
     if (!code && (!address || flags))
         code = HIP_INVALID_VALUE;
     if (!code && (!size || size % HOST_GRANULE || (alignment & (alignment - 1))))

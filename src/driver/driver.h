@@ -95,7 +95,8 @@ struct driver_properties {
  *                     registered before
  *
  * Physical memory:
- *  reserve/unreserve  an address range; unreserve takes exactly a reserved range with nothing
+ *  reserve/unreserve  an address range, at `*address` if that is not 0 and the addresses are free,
+ *                     otherwise anywhere; unreserve takes exactly a reserved range with nothing
  *                     mapped in it
  *  create/release     a piece; the release of a mapped piece takes effect when it is unmapped
  *  map/unmap          a whole piece at a granule of a reserved range; unmap takes whole mappings,

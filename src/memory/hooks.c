@@ -10,6 +10,7 @@
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/traced.h"
+#include "memory/keep/keep.h"
 #include "memory/pinned/pinned.h"
 #include "memory/plan/plan.h"
 #include "memory/pool/graph.h"
@@ -104,6 +105,9 @@ const struct hooks hooks = {
     .debug_go_on = debug_go_on,
     .referred_end_remotely = referred_end_remotely,
     .plan_end_locked = plan_end_locked,
+    .keep_segment = keep_segment,
+    .keep_forget_locked = keep_forget_locked,
+    .keeps_grant = keeps_grant,
     .give_back = trim_without_waiting,
     .make_room = trim_make_room,
     .refuse_resume = shortage_refuse_resume,

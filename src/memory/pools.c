@@ -266,7 +266,8 @@ tarn_status tarn_pool_info_get(tarn_pool *public, tarn_pool_info *info)
         .use_count = pool ? atomic_load(&pool->count) : 1,
         .tag = pool ? (tarn_tag)atomic_load(&pool->tag) : 0,
         .limit = atomic_load(&store->limit),
-        .allocator = store->allocator.alloc ? &store->allocator : NULL,
+        .allocator =
+            store->allocator.alloc && !store_has(store, STORE_KEPT) ? &store->allocator : NULL,
     };
     sized_write(info, &now, sizeof now);
     return TARN_OK;

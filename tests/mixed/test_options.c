@@ -66,6 +66,15 @@ static void range_options(void)
     OK(tarn_range_destroy(range));
 }
 
+/* It gets as far as the owner, which is not there. */
+static void keep_options(void)
+{
+    const tarn_keep_options options = {.size = sizeof options};
+    tarn_pool *pool = NULL;
+    CHECK(setenv("TARN_KEEP", "/nowhere", 1) == 0);
+    GIVES(tarn_pool_keep("none", &options, &pool, NULL), TARN_ERROR_SYSTEM);
+}
+
 static void trace_options(void)
 {
     const tarn_trace_options options = {.size = sizeof options};
@@ -139,6 +148,7 @@ static const struct {
     {"tarn_workspace_choice", workspace_choice}, {"tarn_observer_options", observer_options},
     {"tarn_sleeper_options", sleeper_options},   {"tarn_host_configuration", host_configuration},
     {"tarn_graph_options", graph_options},       {"tarn_range_options", range_options},
+    {"tarn_keep_options", keep_options},
 };
 
 static void the_size_alone_is_enough(void **state)

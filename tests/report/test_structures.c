@@ -79,6 +79,7 @@ static tarn_status graph_summary_get(tarn_graph_summary *summary)
     X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it)) \
     X(sizes, tarn_segment_sizes, true, of_a_new_pool(&POOL(.sizes = it))) \
     X(pool, tarn_pool_options, true, of_a_new_pool(it)) \
+    X(keep, tarn_keep_options, true, tarn_pool_keep("none", it, &(tarn_pool *){0}, NULL)) \
     X(share, tarn_share_info, false, tarn_share_info_get(share, it)) \
     X(snapshot, tarn_snapshot_options, true, tarn_snapshot_print(take, NULL, it)) \
     X(snapshot_file, tarn_snapshot_options, true, tarn_snapshot_write("/dev/null/none", it)) \

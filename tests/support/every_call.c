@@ -48,6 +48,8 @@ static struct {
     tarn_mapping range;
     tarn_range *addresses;
     tarn_range_info range_info;
+    tarn_kept kept;
+    tarn_sealed_block sealed;
     tarn_share *share;
     tarn_imported_pool *imported;
     tarn_import_state import_state;
@@ -94,6 +96,8 @@ static void prepare(void)
     out.sleeper_info.size = sizeof out.sleeper_info;
     out.pool_info.size = sizeof out.pool_info;
     out.range_info.size = sizeof out.range_info;
+    out.kept.size = sizeof out.kept;
+    out.sealed.size = sizeof out.sealed;
     out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
@@ -320,6 +324,10 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_graph_remember, (world.graph, NULL))                                          \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
+    REFUSED(tarn_pool_keep, ("none", NULL, &out.pool, &out.kept))                              \
+    REFUSED(tarn_pool_block_seal, (world.pool_block, "none", NULL, NULL))                      \
+    REFUSED(tarn_pool_block_unseal, (world.pool_block))                                        \
+    REFUSED(tarn_pool_block_find, (world.pool, "none", &out.sealed))                           \
     REFUSED(tarn_range_create, (NULL, 4 * MIB, &out.addresses))                                \
     REFUSED(tarn_range_commit, (world.range, 2 * MIB, 2 * MIB, world.stream))                  \
     REFUSED(tarn_range_hold, (world.range, 0, 2 * MIB, NULL))                                  \

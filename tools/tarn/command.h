@@ -34,8 +34,8 @@ struct command_option {
 
 enum { COMMAND_OPTIONS_MOST = 20 };
 
-extern const struct command check_command, diff_command, metrics_command, plan_command,
-    replay_command, report_command, run_command, sim_command, top_command;
+extern const struct command check_command, diff_command, keep_command, metrics_command,
+    plan_command, replay_command, report_command, run_command, sim_command, top_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Returns COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *format, ...)

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &check_command,  &diff_command, &metrics_command, &plan_command, &replay_command,
-    &report_command, &run_command,  &sim_command,     &top_command,  NULL};
+    &check_command,  &diff_command, &keep_command, &metrics_command, &plan_command, &replay_command,
+    &report_command, &run_command,  &sim_command,  &top_command,     NULL};
 
 static void help(FILE *out)
 {

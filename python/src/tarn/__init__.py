@@ -30,7 +30,7 @@ from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostErro
 from .graphs import GraphCheck, GraphReference, capture_graph, graph_check, remember_graph
 from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
 from .memory import Block, PinnedBlock, View, alloc, limit, pinned
-from .pools import Pool, PoolId, Scope
+from .pools import Kept, Pool, PoolId, Scope, SealedBlock
 from .ranges import Range, RangeInfo
 from .sleeping import Registration, Residue, Sleeper, Slept, cancel_sleep, set_pool_tag, sleep, sleep_state, wake
 from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
@@ -45,10 +45,10 @@ __all__ = [
     "Block", "Device", "PinnedBlock", "Pool", "Stream", "TarnError", "alloc", "handle", "memory_stats", "pinned", "prewarm",
 
     "BusyError", "CaptureError", "ConfigurationError", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
-    "ForkedError", "GraphCheck", "GraphReference", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
+    "ForkedError", "GraphCheck", "GraphReference", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Kept", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
     "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Range", "RangeInfo", "Registration", "Residue", "Scope",
-    "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
+    "ScopeError", "SealedBlock", "ShutdownError", "Sleeper", "Slept", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
     "capture_graph", "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "graph_check", "handle_stats", "libraries",
     "limit", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "metrics", "region", "remember_graph", "report",
     "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state",

@@ -17,6 +17,8 @@ TARN_BLOCK_UNIT = 512
 TARN_CURRENT_DEVICE = -1
 TARN_HANDLE_STREAMS = 8
 TARN_HOST_MAX_KINDS = 64
+TARN_KEEP_DATA_BYTES = 64
+TARN_KEEP_NAME_BYTES = 64
 TARN_LIBRARY_BY_STREAM = 1
 TARN_LIBRARY_CREATE_IN_CAPTURE = 2
 TARN_LIBRARY_CREATE_TAKES_NUMBER = 4
@@ -567,6 +569,34 @@ class tarn_workspace_stats(Structure):
         ("allocations", c_uint64),
     ]
 
+class tarn_keep_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("socket", c_char_p),
+        ("stream", c_uint64),
+        ("segment", c_size_t),
+        ("wait_ms", c_uint),
+    ]
+
+class tarn_kept(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("blocks", c_size_t),
+        ("bytes", c_size_t),
+        ("mapped", c_size_t),
+        ("adopted", c_bool),
+        ("moved", c_bool),
+    ]
+
+class tarn_sealed_block(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("pointer", c_void_p),
+        ("bytes", c_size_t),
+        ("data", c_uint8 * 64),
+    ]
+
 class tarn_pinned_duration(Structure):
     _fields_ = [
         ("total", c_int64),
@@ -900,6 +930,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_workspace_end": (c_int, [POINTER(tarn_workspace_call)], "call"),
     "tarn_workspace_clear": (c_int, [POINTER(tarn_workspace_choice), POINTER(tarn_workspace_cleared)], "choice cleared"),
     "tarn_workspace_stats_get": (c_int, [c_int, POINTER(tarn_workspace_stats)], "device stats"),
+    "tarn_pool_keep": (c_int, [c_char_p, POINTER(tarn_keep_options), POINTER(c_void_p), POINTER(tarn_kept)], "name options pool kept"),
+    "tarn_pool_block_seal": (c_int, [c_void_p, c_char_p, c_void_p, c_void_p], "pointer name data event"),
+    "tarn_pool_block_unseal": (c_int, [c_void_p], "pointer"),
+    "tarn_pool_block_find": (c_int, [c_void_p, c_char_p, POINTER(tarn_sealed_block)], "pool name block"),
     "tarn_pinned_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_pinned_contains": (c_bool, [c_void_p], "pointer"),
     "tarn_pinned_trim": (c_int, [c_size_t], "keep"),

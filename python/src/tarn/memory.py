@@ -76,6 +76,12 @@ class Block(Owning):
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
         check(lib.tarn_record_stream(self._pointer, stream_value(stream, self._device)))
 
+    def _give(self) -> Tuple[int, int, int, int]:
+        """Gives the memory to another object, which is made of these; this one is closed."""
+        pointer, self._pointer = self._pointer, 0
+        self._lease = None
+        return pointer, self._size, self._device, self._stream
+
     def extend(self, size: int) -> None:
         """Grows the block in place to at least `size` bytes. If the memory behind it is not free: NoRoomError, and the block is unchanged."""
         check(lib.tarn_extend(self._pointer, size))

@@ -13,7 +13,7 @@ from . import _c
 from ._entered import Enterable, Entry, guards, scopes
 from ._integers import integer
 from ._library import lib
-from .devices import Device, DeviceLike, StreamLike, current_index, device_index, stream_value
+from .devices import Device, DeviceLike, Event, StreamLike, current_index, current_value, device_index, stream_value
 from .errors import InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
 from .memory import Block, alloc, end_shared_scopes, shared_scopes
 from .stats import flatten
@@ -81,6 +81,44 @@ class _Held:
     """An object whose only purpose is to end with what refers to it."""
 
 
+_DATA_BYTES = 64
+
+
+class Kept(NamedTuple):
+    """What Pool.keep() found: sealed blocks, their bytes, the bytes of all segments; whether the pool existed, and whether its blocks are
+    at other addresses than before."""
+    blocks: int
+    bytes: int
+    mapped: int
+    adopted: bool
+    moved: bool
+
+
+class SealedBlock(Block):
+    """A sealed block of a kept pool. It lasts longer than this object, and than the process; free() ends it."""
+
+    def __init__(self, pointer: int, size: int, device: int, stream: int, name: str, data: bytes) -> None:
+        super().__init__(pointer, size, device, stream)
+        self.name, self.data = name, data
+
+    def close(self, stream: StreamLike = None) -> None:
+        """Forgets the block, which stays as it is."""
+        self._pointer = 0
+        self._lease = None
+
+    def __del__(self) -> None:
+        pass
+
+    def free(self, stream: StreamLike = None) -> None:
+        """Frees the block: no successor finds it."""
+        super().close(stream)
+
+    def unseal(self) -> Block:
+        """Takes the seal off, before the block is written again. What is returned frees the block when it is closed or collected."""
+        check(lib.tarn_pool_block_unseal(self._pointer))
+        return Block(*self._give())
+
+
 class Pool(Owning, Enterable):
     """A private pool of one device. As a context manager it serves what is inside: `with pool: block = tarn.alloc(size)`.
 
@@ -90,6 +128,7 @@ class Pool(Owning, Enterable):
 
     _track = scopes
     _device: Optional[int] = None  # once it was asked for
+    kept: Optional[Kept] = None  # of keep()
 
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
                  exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False) -> None:
@@ -123,6 +162,37 @@ class Pool(Owning, Enterable):
         pointer = c_void_p()
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)
+
+    @classmethod
+    def keep(cls, name: str, device: DeviceLike = None, *, socket: Optional[str] = None, segment: int = 0, wait: float = 0,
+             stream: StreamLike = None) -> "Pool":
+        """Takes over the pool that an owner, `tarn keep`, keeps under a name, or makes one; `kept` says what was found. Waits at most
+        `wait` seconds for the end of the process that has it, then BusyError. close() gives the memory back for ever as soon as no block
+        is live; the end of the process does not."""
+        index = device_index(device)
+        options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
+                                       socket=None if socket is None else socket.encode(), wait_ms=int(wait * 1000),
+                                       stream=stream_value(stream, index))
+        kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
+        pointer = c_void_p()
+        check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
+        pool = cls._of(pointer)
+        pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
+        return pool
+
+    def seal(self, block: Block, name: str, data: bytes = b"", event: Optional[Event] = None) -> "SealedBlock":
+        """Seals a block of a kept pool under a name, with at most 64 bytes of `data`: a successor finds it. Its contents are complete when
+        `event` is; without one, the caller has waited. `block` is closed, and what is returned has its memory."""
+        if len(data) > _DATA_BYTES:
+            raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
+        check(lib.tarn_pool_block_seal(block.ptr, name.encode(), data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
+        return SealedBlock(*block._give(), name, data.ljust(_DATA_BYTES, bytes(1)))
+
+    def sealed(self, name: str) -> "SealedBlock":
+        """The sealed block of a name. InvalidArgumentError if there is none."""
+        found = _c.tarn_sealed_block(size=sizeof(_c.tarn_sealed_block))
+        check(lib.tarn_pool_block_find(self.pointer, name.encode(), byref(found)))
+        return SealedBlock(found.pointer, found.bytes, self.device.index, current_value(self.device.index), name, bytes(found.data))
 
     def _info(self) -> _c.tarn_pool_info:
         found = _c.tarn_pool_info(size=sizeof(_c.tarn_pool_info))

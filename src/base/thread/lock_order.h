@@ -63,6 +63,14 @@
     X(EXPORTS, "exports_lock (pool_export.c)",                                                     \
       "which pools are exported, and the number of each one's layout; held while its segments "    \
       "are noted")                                                                                 \
+    X(KEEP_TALKING, "a kept pool's talking (memory/keep/keep.h)",                                  \
+      "one request to the pool's owner at a time; held over the wait for its answer, which the "   \
+      "owner gives at "                                                                            \
+      "once")                                                                                      \
+    X(KEEPS, "keeps_lock (memory/keep/window.c)",                                                  \
+      "the list of kept pools; held over the driver's calls that map their segments, and those "   \
+      "that give a new "                                                                           \
+      "peer access to them")                                                                       \
     X(HEAPS, "heaps_lock (heaps.c)",                                                               \
       "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of "   \
       "several heaps")                                                                             \
@@ -151,6 +159,7 @@
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
     X(RANGES, "range_set_lock (memory/range/set.c)", "which ranges there are")                     \
     X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
+    X(KEPT, "a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")       \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
     X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \

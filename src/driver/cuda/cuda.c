@@ -317,7 +317,7 @@ tarn_status cuda_reserve(int device, size_t size, size_t alignment, uintptr_t *a
     tarn_status status = enter_virtual(device, "cuMemAddressReserve", &scope);
     if (status)
         return status;
-    cu_result code = cuda.call.cuMemAddressReserve(&result, size, alignment, 0, 0);
+    cu_result code = cuda.call.cuMemAddressReserve(&result, size, alignment, *address, 0);
     status = cuda_leave(&scope, code, "cuMemAddressReserve of %zu bytes", size);
     if (status)
         return status;

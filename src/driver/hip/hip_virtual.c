@@ -158,7 +158,7 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "hipMemAddressReserve: no host memory to remember it");
     }
-    hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
+    hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, (void *)*address, 0);
     if (!code && !result)
         code = HIP_OUT_OF_MEMORY;
     status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size);

@@ -205,6 +205,20 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     return (void *)address;
 }
 
+/* Addresses at a wish, or anywhere. */
+static void *map_at(uintptr_t wish, size_t size, size_t alignment)
+{
+    if (!wish || wish % alignment)
+        return map_aligned(size, alignment, PROT_NONE);
+    void *memory =
+        mmap((void *)wish, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == (void *)wish)
+        return memory;
+    if (memory != MAP_FAILED)
+        munmap(memory, size);
+    return map_aligned(size, alignment, PROT_NONE);
+}
+
 static tarn_status reserve_locked(struct host_device *device, size_t size, size_t alignment,
                                   uintptr_t *address)
 {
@@ -226,7 +240,7 @@ static tarn_status reserve_locked(struct host_device *device, size_t size, size_
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "host reserve: no memory for the index of the range");
     }
-    void *memory = map_aligned(size, alignment, PROT_NONE);
+    void *memory = map_at(*address, size, alignment);
     if (!memory) {
         tarn_status status = host_system_failed("reserve", "mmap");
         pages_unmap(range->granules, size / HOST_GRANULE * sizeof *range->granules);

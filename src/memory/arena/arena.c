@@ -39,6 +39,7 @@ static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *s
                      known->address_limit)
             : TARN_ERROR_OUT_OF_MEMORY;
     for (; wanted >= least && wanted > 0; wanted = wanted / 2 / arena->granule * arena->granule) {
+        *base = 0;
         status = driver->reserve(arena->device->number, wanted, arena->granule, base);
         if (!status)
             break;

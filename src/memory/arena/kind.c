@@ -34,7 +34,7 @@ const struct store_traits store_kinds[STORE_KINDS] = {
     [KIND_PLAIN] =
         {
             .name = "plain",
-            .may = STORE_OF_POOL | STORE_NO_SPLIT | STORE_NO_SLABS,
+            .may = STORE_OF_POOL | STORE_NO_SPLIT | STORE_NO_SLABS | STORE_KEPT,
             .whole = true,
             .has_rules = true,
             .reuses = true,

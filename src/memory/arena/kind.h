@@ -25,6 +25,7 @@ enum store_flag {
     STORE_REMAPS = 2,   /* memory that is free in stream order may be mapped at a second address */
     STORE_NO_SPLIT = 4, /* a segment serves one block only */
     STORE_NO_SLABS = 8, /* small blocks have their own spans too */
+    STORE_KEPT = 16,    /* the memory outlives the process; the allocator is tarn's (keep.h) */
 };
 
 /* What of a store another process can open. Each value includes those before it. */

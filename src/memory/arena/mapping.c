@@ -280,7 +280,7 @@ tarn_status arena_grant(struct device *device, int peer)
     shared_lock_alone(&arena->mapping);
     tarn_status status = grant_alone(arena, peer);
     shared_unlock(&arena->mapping);
-    return status;
+    return status ? status : hooks.keeps_grant(device, peer);
 }
 
 void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size)

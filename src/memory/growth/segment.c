@@ -211,6 +211,8 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
     struct device *device = store->arena->device;
     if (store->kind.ordered)
         return device_note(device, driver->alloc_async(device->number, size, native, address));
+    if (store_has(store, STORE_KEPT))
+        return hooks.keep_segment(store, size, address);
     if (!store_calls_back(store))
         return device_note(device, driver->alloc(device->number, size, address));
     *address = (uintptr_t)call_alloc(&store->allocator, size, device->number, native);
@@ -714,6 +716,35 @@ static void join_locked(struct heap *heap, struct run *run, struct span *fresh)
                           run->end);
     segment_join_locked(run, true);
     span_return_locked(heap, fresh);
+}
+
+/* Charged as what a pool had before: the driver counts it already. */
+tarn_status segment_enter(struct heap *heap, uintptr_t address, size_t size)
+{
+    struct store *store = heap->store;
+    struct span *fresh = span_create();
+    struct run *run = run_create();
+    unsigned flags = 0;
+    tarn_status status = fresh && run ? store_charge(store, size, CHARGE_RESUME, &flags)
+                                      : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status) {
+        run->store = store;
+        run->native = stream_native(heap->stream);
+        run->large = true;
+        status = accept(run, address, size);
+        store_uncharge(store, status ? size : 0, size);
+    }
+    if (status) {
+        span_destroy(fresh);
+        run_destroy(run);
+        return status;
+    }
+    run->oversize = counters_segment(store->counters, size, run->large);
+    segment_tell(run);
+    mutex_lock(&heap->lock);
+    join_locked(heap, run, fresh);
+    mutex_unlock(&heap->lock);
+    return TARN_OK;
 }
 
 tarn_status segment_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,

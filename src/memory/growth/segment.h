@@ -33,6 +33,9 @@ static inline bool store_calls_back(const struct store *store)
 tarn_status segment_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                          struct span **span);
 
+/* Makes memory that the store's allocator has already a segment of a heap, as one free span. */
+tarn_status segment_enter(struct heap *heap, uintptr_t address, size_t size);
+
 /* Takes idle segments out of a heap of a plain store and puts them at the front of `leaving`, until
  * `*given` has reached `wanted` bytes or no more are idle. Adds their bytes to `*given`. It prefers
  * the smallest segment that covers what is still wanted, then the largest; segments of the large

@@ -189,6 +189,8 @@ void block_free_locked(struct block *block, bool look)
     struct use *uses = block_uses_of(block);
     counters_oversize oversize = block->slab ? 0 : block->span->oversize;
     block->ended = true;
+    if (store_has(heap->store, STORE_KEPT))
+        hooks.keep_forget_locked(heap->store, block->start + block->front);
     if (blocks_are_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
     uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;

@@ -278,14 +278,50 @@ static struct span *pop(struct span **list)
     return span;
 }
 
-/* The span of a run that contains an address. Searches from the span where the last search
+/* The span of a heap that contains an address. Searches from the span where the last search
  * ended. */
-static struct span *span_at(struct span *from, const struct run *run, uintptr_t address)
+static struct span *span_at_locked(struct heap *heap, struct span *from, uintptr_t address)
 {
-    struct span *span = from && from->run == run && from->start <= address ? from : run->first;
+    bool near = from && from->start <= address && address < from->run->end;
+    struct span *span = near ? from : run_at_locked(heap, address)->first;
     while (span->start + span->size <= address)
         span = span->next;
     return span;
+}
+
+/* Makes a part of the free memory at `block->address` a live block again. */
+static struct span *take_locked(struct heap *heap, struct span *last, const tarn_pool_block *block,
+                                size_t front, tarn_tag tag, struct use *note, struct span *fresh[2])
+{
+    uintptr_t start = (uintptr_t)block->address;
+    struct span *span = span_at_locked(heap, last, start);
+    span = span_take_at_locked(heap, span, start, block->usable_size, fresh);
+    span->requested = block->requested;
+    span->front = (uint32_t)front;
+    span->tag = tag;
+    span->state = SPAN_BLOCK;
+    span_enter_locked(heap, span);
+    if (note)
+        use_put_referred(&span->uses, note);
+    span_begin_locked(heap, span);
+    return span;
+}
+
+tarn_status block_take_at(struct heap *heap, const tarn_pool_block *block, tarn_tag tag,
+                          struct span **last)
+{
+    struct span *fresh[2] = {span_create(), span_create()};
+    bool room = fresh[0] && fresh[1];
+    if (room) {
+        mutex_lock(&heap->lock);
+        *last = take_locked(heap, *last, block, 0, tag, NULL, fresh);
+        mutex_unlock(&heap->lock);
+    }
+    if (room && announces(heap->store))
+        announcer->block((uintptr_t)block->address, block->requested, heap->store->id, tag);
+    span_destroy(fresh[0]);
+    span_destroy(fresh[1]);
+    return room ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* The note of a block that was live before the restore. */
@@ -304,23 +340,13 @@ static void take_all(const struct list *then, const struct list *now, struct spa
         struct use *note = note_of(now, visited);
         const tarn_pool_block *block = &visited->block;
         struct heap *heap = visited->heap;
-        uintptr_t start = (uintptr_t)block->address;
         struct span *fresh[2] = {pop(spans), pop(spans)};
         mutex_lock(&heap->lock);
-        struct span *span = span_at(last, run_at_locked(heap, start), start);
-        last = span_take_at_locked(heap, span, start, block->usable_size, fresh);
-        last->requested = block->requested;
-        last->front = (uint32_t)visited->front;
-        last->tag = visited->tag;
-        last->state = SPAN_BLOCK;
-        span_enter_locked(heap, last);
-        if (note)
-            use_put_referred(&last->uses, note);
-        span_begin_locked(heap, last);
+        last = take_locked(heap, last, block, visited->front, visited->tag, note, fresh);
         mutex_unlock(&heap->lock);
         if (announces(heap->store))
-            announcer->block(start + visited->front, block->requested, heap->store->id,
-                             visited->tag);
+            announcer->block((uintptr_t)block->address + visited->front, block->requested,
+                             heap->store->id, visited->tag);
         span_destroy(fresh[0]);
         span_destroy(fresh[1]);
     }

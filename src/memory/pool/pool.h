@@ -143,6 +143,10 @@ struct visitor {
 /* Calls `visit` for each live block of a store, under the lock of its heap. */
 void visit_blocks(struct store *store, struct visitor *visitor);
 int block_order(const void *a, const void *b); /* by address, for qsort() */
+/* Makes a part of a heap's free memory, which nobody else uses meanwhile, a live block. `last`: the
+ * span of the last one, from which the search begins; NULL at first. */
+tarn_status block_take_at(struct heap *heap, const tarn_pool_block *block, tarn_tag tag,
+                          struct span **last);
 
 /* The next pool after `pool` (NULL starts) whose free memory may serve a request of the default
  * pool that would otherwise fail. Its `visits` is incremented until the next call. */

@@ -54,6 +54,13 @@ struct hooks {
     /* Ends following a plan (plan.h). Heap lock. */
     void (*plan_end_locked)(struct heap *heap);
 
+    /* Makes a segment of a kept pool. No lock held. */
+    tarn_status (*keep_segment)(const struct store *store, size_t size, uintptr_t *address);
+    /* Takes the seal off a block of a kept pool that is freed. Heap lock. */
+    void (*keep_forget_locked)(const struct store *store, uintptr_t address);
+    /* Gives a new peer access to the memory of kept pools. No lock held. */
+    tarn_status (*keeps_grant)(const struct device *device, int peer);
+
     /* Gives the idle memory of a pool that has ended back to the driver (trim.h). No lock held. */
     void (*give_back)(struct arena *arena, struct store *store);
     /* Gives idle memory back to the driver for a pool that resumes (trim.h). No lock held. */

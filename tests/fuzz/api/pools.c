@@ -514,6 +514,36 @@ static void fuzz_tarn_range_destroy(void)
         slot_ended(world.ranges, range, 0);
 }
 
+/* ---- Kept pools: no owner runs ---- */
+
+static void fuzz_tarn_pool_keep(void)
+{
+    tarn_keep_options options = {.size = struct_size(sizeof options), .socket = "/nowhere"};
+    tarn_kept kept = {.size = struct_size(sizeof kept)};
+    tarn_pool *pool = NULL;
+    options.device = any_device();
+    if (take_bool())
+        options.segment = any_extent();
+    DEMAND(tarn_pool_keep(take_bool() ? "none" : NULL, or_null(&options), or_null(&pool),
+                          or_null(&kept)) != TARN_OK);
+}
+
+static void fuzz_tarn_pool_block_seal(void)
+{
+    (void)tarn_pool_block_seal(any_pointer(), "none", NULL, any_object(world.events));
+}
+
+static void fuzz_tarn_pool_block_unseal(void)
+{
+    (void)tarn_pool_block_unseal(any_pointer());
+}
+
+static void fuzz_tarn_pool_block_find(void)
+{
+    tarn_sealed_block block = {.size = struct_size(sizeof block)};
+    (void)tarn_pool_block_find(any_object(world.pools), "none", or_null(&block));
+}
+
 void fuzz_ranges_end(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
@@ -537,6 +567,10 @@ const struct api_call api_pools[] = {
     CALL(tarn_range_info_get),
     CALL(tarn_range_destroy),
     CALL(tarn_pool_create),
+    CALL(tarn_pool_keep),
+    CALL(tarn_pool_block_seal),
+    CALL(tarn_pool_block_unseal),
+    CALL(tarn_pool_block_find),
     CALL(tarn_pool_default),
     CALL(tarn_pool_retain),
     CALL(tarn_pool_release),

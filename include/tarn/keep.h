@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Kept pools: device memory that outlives its process.
+ *
+ * An *owner*, the program `tarn keep`, holds the file descriptors of a pool's segments and opens no
+ * driver. When the process that filled the pool ends, even by a crash, the memory stays, and the
+ * next process takes the pool over: the same blocks, at the same addresses where the system allows
+ * it, without a copy.
+ *
+ * A *sealed* block has a name and finished contents. A successor gets the sealed blocks as live
+ * blocks; everything else in the pool is free memory to it. One process at a time has the pool. A
+ * successor gets it only after the process before it has ended, because kernels may run until then.
+ *
+ * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and
+ * trims treat it as such. It cannot be suspended, and its blocks cannot be exported. A release of
+ * its last reference gives the memory back and makes the owner forget the pool; tarn_shutdown() and
+ * the end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may
+ * connect to the owner's socket, which is its user's alone, can read and change the memory.
+ *
+ * All functions are thread-safe and may be called during a capture, except tarn_pool_keep(). Every
+ * function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
+ * TARN_ERROR_CONFIGURATION and, at the first use of tarn, TARN_ERROR_OUT_OF_HOST_MEMORY. */
+#ifndef TARN_KEEP_H
+#define TARN_KEEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/pool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes of a pool's or block's name, with the terminating 0; and of the caller's data of a
+ * block. */
+#define TARN_KEEP_NAME_BYTES 64
+#define TARN_KEEP_DATA_BYTES 64
+
+/* Options of tarn_pool_keep(). Fields that are 0 have their defaults. */
+typedef struct tarn_keep_options {
+    size_t size;        /* sizeof(tarn_keep_options) */
+    int device;         /* or TARN_CURRENT_DEVICE, as without options */
+    const char *socket; /* the owner's; NULL: that of the variable TARN_KEEP */
+    tarn_stream stream; /* in whose order adopted blocks are freed and their memory is reused */
+    size_t segment;     /* bytes of a segment, a multiple of 2 MiB; 0: 256 MiB. The owner holds one
+                           file descriptor for each, and at most 1,024. A larger block has a
+                           segment of its own */
+    unsigned wait_ms;   /* how long to wait for the end of the process that has the pool */
+} tarn_keep_options;
+
+/* What tarn_pool_keep() found. */
+typedef struct tarn_kept {
+    size_t size;   /* sizeof(tarn_kept), set by the caller */
+    size_t blocks; /* sealed blocks that are live now; 0 in a new pool */
+    size_t bytes;  /* of these */
+    size_t mapped; /* bytes of all segments */
+    bool adopted;  /* the pool existed */
+    bool moved;    /* the addresses of the process before could not be had: pointers that were
+                      stored in the memory are wrong, and tarn_pool_block_find() gives the new
+                      ones */
+} tarn_kept;
+
+/* Takes over the pool of a name, of 1 to 63 bytes, or creates it. `pool` is then a private pool,
+ * with one reference. `options` NULL means the defaults; `kept` may be NULL.
+ *   TARN_ERROR_BUSY              a process that has the pool, or a child of it that holds its
+ *                                connection, has not ended within `wait_ms`; the text names it. Or
+ *                                an allocator's callback, or a capture of this thread, is open
+ *   TARN_ERROR_INVALID_ARGUMENT  the name, the segment size, the structure's size; no socket; the
+ *                                pool was made for another device or driver
+ *   TARN_ERROR_SYSTEM            the owner cannot be reached, or it refused; the text says why
+ *   TARN_ERROR_NOT_SUPPORTED     the device has no virtual memory, or cannot export it
+ *   TARN_ERROR_OUT_OF_MEMORY     no addresses are left, or the device's limit is reached
+ *   TARN_ERROR_INVALID_DEVICE, TARN_ERROR_INVALID_STREAM, TARN_ERROR_OUT_OF_HOST_MEMORY,
+ *   TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST */
+TARN_API tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *options,
+                                    tarn_pool **pool, tarn_kept *kept);
+
+/* Seals the live block that begins at `pointer`: a successor finds it by `name`. The contents must
+ * be complete: the call waits for `event`, which is recorded after the work that writes them; with
+ * NULL the caller has waited. `data` is TARN_KEEP_DATA_BYTES bytes for the successor, or NULL. A
+ * sealed block is unsealed before it is written again, and by its free.
+ *   TARN_ERROR_INVALID_POINTER   no live block begins there, or it is not in a kept pool
+ *   TARN_ERROR_INVALID_ARGUMENT  the name is empty, too long or taken; the block is sealed
+ *   TARN_ERROR_NO_ROOM           the pool has 32,768 sealed blocks
+ *   TARN_ERROR_CAPTURE           the event was recorded in a capture
+ *   TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST */
+TARN_API tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const void *data,
+                                          tarn_event *event);
+
+/* Takes the seal off: if the process ends from now on, the block is free memory to a successor.
+ *   TARN_ERROR_INVALID_POINTER   no sealed block begins at `pointer` */
+TARN_API tarn_status tarn_pool_block_unseal(const void *pointer);
+
+/* A sealed block. */
+typedef struct tarn_sealed_block {
+    size_t size;   /* sizeof(tarn_sealed_block), set by the caller */
+    void *pointer; /* where it is in this process */
+    size_t bytes;  /* as requested */
+    uint8_t data[TARN_KEEP_DATA_BYTES]; /* as it was sealed with; 0 without */
+} tarn_sealed_block;
+
+/* Finds a sealed block of a kept pool by its name. Takes less than a microsecond.
+ *   TARN_ERROR_INVALID_ARGUMENT  the pool has no sealed block of that name, or is not a kept pool;
+ *                                the structure's size */
+TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
+                                          tarn_sealed_block *block);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Kept pools: a process that seals blocks is killed, and the next one has them."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import tarn
+
+numpy = pytest.importorskip("numpy")
+
+FIRST = """
+import os, signal, numpy, tarn
+pool = tarn.Pool.keep("weights", segment=8 << 20)
+assert pool.kept.adopted is False
+block = pool.alloc(5 << 20)
+numpy.asarray(block)[:] = 7
+sealed = pool.seal(block, "layer.0", b"bf16")
+assert block.ptr == 0 and sealed.ptr
+del block, sealed  # they last
+lost = pool.alloc(1 << 20)
+print("ready", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def owner(tmp_path, monkeypatch):
+    path = str(tmp_path / "keep")
+    process = subprocess.Popen([os.environ["TARN_PROGRAM"], "keep", "--socket", path], stdout=subprocess.PIPE, text=True)
+    assert "listening" in process.stdout.readline()
+    monkeypatch.setenv("TARN_KEEP", path)
+    yield path
+    process.terminate()
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
+def test_the_next_process_has_the_blocks(owner):
+    first = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True)
+    assert first.returncode == -signal.SIGKILL and first.stdout == "ready\n", first.stderr
+    pool = tarn.Pool.keep("weights", wait=10)
+    assert (pool.kept.adopted, pool.kept.blocks, pool.kept.bytes) == (True, 1, 5 << 20)
+    found = pool.sealed("layer.0")
+    assert found.nbytes == 5 << 20 and found.data.rstrip(b"\0") == b"bf16"
+    assert (numpy.asarray(found) == 7).all()
+    with pytest.raises(tarn.InvalidArgumentError):
+        pool.sealed("layer.1")
+    with pytest.raises(tarn.BusyError):
+        tarn.Pool.keep("weights")
+    block = found.unseal()
+    with pytest.raises(tarn.InvalidArgumentError):
+        pool.sealed("layer.0")
+    numpy.asarray(block)[:] = 8
+    again = pool.seal(block, "layer.0")
+    assert again.ptr and len(pool.blocks()) == 1
+    again.free()
+    assert pool.blocks() == []
+    pool.close()
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    with pytest.raises(tarn.SystemCallError, match="tarn keep --socket"):
+        tarn.Pool.keep("weights", socket=str(tmp_path / "nobody"))
+    pool = tarn.Pool()
+    block = pool.alloc(1000)
+    with pytest.raises(tarn.InvalidPointerError):
+        pool.seal(block, "name")
+    assert block.ptr
+    with pytest.raises(ValueError):
+        pool.seal(block, "name", bytes(65))

@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The public calls of kept pools. tarn_pool_keep() gets a pool from the owner, maps its segments,
+ * enters them in a heap, and takes the sealed blocks out of the free memory. Everything that may
+ * fail comes before the pool can be found by others; after a failure the owner still has all. */
+#include "memory/keep/keep.h"
+#include "base/file.h"
+#include "base/pages.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "base/thread/cancel.h"
+#include "memory/growth/segment.h"
+#include "memory/settings/hooks.h"
+#include "memory/share/pointer.h"
+#include "record/ticks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SEGMENT_BYTES ((size_t)256 << 20)
+#define SMALL_PART 16   /* a segment of small blocks is this part of a large one */
+#define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
+
+/* A sealed block of this process. */
+struct seal {
+    struct tree_node by_offset;
+    uint64_t offset;
+    struct layout_block *entry;
+};
+
+#define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
+
+static struct object_pool keeps_of_pools = OBJECT_POOL(struct keep);
+static struct object_pool seals = OBJECT_POOL(struct seal);
+
+static int by_offset(const struct tree_node *a, const struct tree_node *b)
+{
+    uint64_t x = SEAL_OF(a)->offset, y = SEAL_OF(b)->offset;
+    return x < y ? -1 : x > y;
+}
+
+static bool is_from(const struct tree_node *node, uint64_t offset)
+{
+    return SEAL_OF(node)->offset >= offset;
+}
+
+/* The owner ------------------------------------------------------------------------------------ */
+
+static tarn_status owner_is_gone(struct keep *keep)
+{
+    int code = errno;
+    if (keep->socket >= 0)
+        close(keep->socket);
+    keep->socket = -1;
+    return failed(TARN_ERROR_SYSTEM,
+                  "the owner at %s, which keeps pool %s, is gone (%s): the pool's memory ends with "
+                  "this process, and no segment can be added",
+                  keep->path, keep->name, code ? strerror(code) : "it closed the connection");
+}
+
+/* Receives an answer; files that nobody asked for are closed. */
+static tarn_status receive(struct keep *keep, struct keep_message *answer, int *files,
+                           unsigned *came)
+{
+    int own[KEEP_BATCH];
+    unsigned count = 0;
+    errno = 0;
+    if (wire_receive(keep->socket, answer, files ? files : own, &count) <= 0)
+        return owner_is_gone(keep);
+    if (came)
+        *came = count;
+    while (!files && count > 0)
+        close(own[--count]);
+    return TARN_OK;
+}
+
+static tarn_status verdict(const struct keep *keep, const struct keep_message *answer)
+{
+    if (answer->verb == KEEP_OK || answer->verb == KEEP_GIVES || answer->verb == KEEP_SEGMENTS ||
+        answer->verb == KEEP_UNKNOWN)
+        return TARN_OK;
+    return failed(answer->verb == KEEP_TAKEN ? TARN_ERROR_BUSY : TARN_ERROR_SYSTEM,
+                  "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
+}
+
+static tarn_status ask_locked(struct keep *keep, const struct keep_message *request, int file,
+                              struct keep_message *answer, int *files, unsigned *came)
+{
+    errno = 0;
+    if (keep->socket < 0 || !wire_send(keep->socket, request, &file, file >= 0))
+        return owner_is_gone(keep);
+    tarn_status status = receive(keep, answer, files, came);
+    return status ? status : verdict(keep, answer);
+}
+
+tarn_status keep_ask(struct keep *keep, const struct keep_message *request, int file,
+                     struct keep_message *answer, int *files, unsigned *came)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    mutex_lock(&keep->talking);
+    tarn_status status = ask_locked(keep, request, file, answer, files, came);
+    mutex_unlock(&keep->talking);
+    return status;
+}
+
+/* Options -------------------------------------------------------------------------------------- */
+
+static tarn_status check_name(const char *what, const char *name)
+{
+    size_t length = name ? strnlen(name, TARN_KEEP_NAME_BYTES) : 0;
+    if (length && length < TARN_KEEP_NAME_BYTES)
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "the name of %s must have 1 to %d bytes", what,
+                  TARN_KEEP_NAME_BYTES - 1);
+}
+
+static tarn_status read_options(const tarn_keep_options *given, tarn_keep_options *options)
+{
+    static const tarn_keep_options nothing_special = {.size = sizeof nothing_special,
+                                                      .device = TARN_CURRENT_DEVICE};
+    tarn_status status =
+        sized_read("tarn_keep_options", given ? given : &nothing_special, options, sizeof *options);
+    if (status)
+        return status;
+    const char *named = options->socket ? options->socket : getenv("TARN_KEEP");
+    if (!named || !*named)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "no owner was named: set `socket`, or the variable TARN_KEEP, to the socket "
+                      "of a `tarn keep --socket PATH`");
+    if (strlen(named) >= KEEP_SOCKET_BYTES)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the path of a socket has at most %d bytes: %s",
+                      KEEP_SOCKET_BYTES - 1, named);
+    options->socket = named;
+    return TARN_OK;
+}
+
+static tarn_status check_device(const struct device *device, const tarn_keep_options *options)
+{
+    const struct driver_properties *known = &device->properties;
+    if (!known->virtual_memory || !known->exportable)
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "device %d has no virtual memory that other processes can open: %s",
+                      device->number, known->name);
+    if (options->segment % known->granule || options->segment > known->memory)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "a segment of %zu bytes is not a multiple of %zu up to the device's memory",
+                      options->segment, known->granule);
+    return TARN_OK;
+}
+
+/* Getting a pool from the owner ---------------------------------------------------------------- */
+
+static uint64_t inode_of(int file)
+{
+    struct stat about;
+    return fstat(file, &about) == 0 ? (uint64_t)about.st_ino : 0;
+}
+
+static struct keep_message request_of(const struct keep *keep, enum keep_verb verb)
+{
+    struct keep_message request = keep_message(verb);
+    struct driver_identity identity = {.uuid = ""};
+    if (driver->identity)
+        driver->identity(keep->device->number, &identity);
+    memcpy(request.name, keep->name, sizeof request.name);
+    strncpy(request.driver, driver->name, sizeof request.driver - 1);
+    strncpy(request.device, identity.uuid, sizeof request.device - 1);
+    request.bytes = keep->window;
+    request.socket = inode_of(keep->socket);
+    return request;
+}
+
+static void pause_ms(unsigned ms)
+{
+    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+    while (nanosleep(&time, &time) && errno == EINTR)
+        ;
+}
+
+/* Asks for the pool until the process that has it has ended, or the time is over. */
+static tarn_status adopt(struct keep *keep, unsigned wait_ms, struct keep_message *answer,
+                         int *files, unsigned *came)
+{
+    struct keep_message request = request_of(keep, KEEP_ADOPT);
+    uint64_t deadline = ticks_of_system() + (uint64_t)wait_ms * 1000000u;
+    for (unsigned pause = 1;; pause = pause < 20 ? pause * 2 : pause) {
+        struct error_before before;
+        error_attempt_begin(&before);
+        tarn_status status = keep_ask(keep, &request, -1, answer, files, came);
+        error_attempt_end(&before, status);
+        if (status != TARN_ERROR_BUSY || ticks_of_system() >= deadline)
+            return status;
+        pause_ms(pause);
+    }
+}
+
+/* Adopts the pool, or creates it. `found` is what the owner gives. */
+static tarn_status get_pool(struct keep *keep, unsigned wait_ms, struct keep_message *found)
+{
+    int files[KEEP_BATCH];
+    unsigned came = 0;
+    tarn_status status = adopt(keep, wait_ms, found, files, &came);
+    if (!status && found->verb == KEEP_UNKNOWN) {
+        struct keep_message request = request_of(keep, KEEP_CREATE);
+        status = keep_ask(keep, &request, -1, found, files, &came);
+    }
+    if (status)
+        return status;
+    if (found->verb == KEEP_GIVES && came == 1) {
+        keep->layout = layout_map(files[0]);
+        close(files[0]);
+    } else {
+        while (came > 0)
+            close(files[--came]);
+        errno = EPROTO;
+    }
+    return keep->layout ? TARN_OK
+                        : failed(TARN_ERROR_SYSTEM, "what the owner at %s gave is no pool: %s",
+                                 keep->path, strerror(errno));
+}
+
+static tarn_status adopt_batch(struct keep *keep, size_t *left)
+{
+    struct keep_message batch;
+    int files[KEEP_BATCH];
+    unsigned came = 0;
+    tarn_status status = receive(keep, &batch, files, &came);
+    if (status)
+        return status;
+    if (batch.verb != KEEP_SEGMENTS || batch.count != came || !came || came > *left)
+        status = failed(TARN_ERROR_SYSTEM, "what the owner at %s gave are no segments of pool %s",
+                        keep->path, keep->name);
+    for (unsigned i = 0; i < came; i++) {
+        if (!status)
+            status = window_adopt(keep, batch.segments[i].offset, batch.segments[i].size, files[i]);
+        close(files[i]);
+    }
+    *left -= status ? 0 : came;
+    return status;
+}
+
+/* Maps the segments of an adopted pool. */
+static tarn_status adopt_segments(struct keep *keep, size_t count)
+{
+    tarn_status status = TARN_OK;
+    while (!status && count > 0)
+        status = adopt_batch(keep, &count);
+    return status;
+}
+
+/* Sealed blocks -------------------------------------------------------------------------------- */
+
+/* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
+struct sealed {
+    struct layout_block *list;
+    struct layout_block **entries; /* where each is in the layout */
+    size_t count, bytes;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct layout_block *x = a, *y = b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static tarn_status sealed_read(struct keep *keep, struct sealed *sealed)
+{
+    size_t room = layout_count(keep->layout);
+    *sealed = (struct sealed){0};
+    if (!room)
+        return TARN_OK;
+    sealed->list = pages_map(room * sizeof *sealed->list);
+    if (!sealed->list)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu sealed blocks", room);
+    for (size_t i = 0; i < LAYOUT_BLOCKS && sealed->count < room; i++) {
+        const struct layout_block *block = &keep->layout->blocks[i];
+        if (atomic_load_explicit(&block->state, memory_order_acquire) != LAYOUT_SEALED)
+            continue;
+        sealed->list[sealed->count] = *block;
+        sealed->list[sealed->count++].name[TARN_KEEP_NAME_BYTES - 1] = 0;
+        sealed->bytes += block->bytes;
+    }
+    sealed->bytes = room * sizeof *sealed->list;
+    qsort(sealed->list, sealed->count, sizeof *sealed->list, compare);
+    return TARN_OK;
+}
+
+static void sealed_end(struct sealed *sealed)
+{
+    if (sealed->list)
+        pages_unmap(sealed->list, sealed->bytes);
+}
+
+static uint64_t usable(uint64_t bytes)
+{
+    uint64_t whole = bytes ? bytes : 1;
+    return (whole + TARN_BLOCK_UNIT - 1) & ~(uint64_t)(TARN_BLOCK_UNIT - 1);
+}
+
+/* Whether each block lies in one segment, behind the block before it. */
+static tarn_status sealed_check(const struct keep *keep, const struct sealed *sealed)
+{
+    uint64_t end = 0;
+    unsigned at = 0;
+    for (size_t i = 0; i < sealed->count; i++) {
+        const struct layout_block *block = &sealed->list[i];
+        while (at < keep->piece_count &&
+               keep->pieces[at].offset + keep->pieces[at].size <= block->offset)
+            at++;
+        const struct keep_piece *piece = at < keep->piece_count ? &keep->pieces[at] : NULL;
+        if (!piece || block->offset < piece->offset || block->offset < end ||
+            block->offset % TARN_BLOCK_UNIT || block->bytes > keep->window ||
+            usable(block->bytes) > piece->offset + piece->size - block->offset)
+            return failed(TARN_ERROR_SYSTEM,
+                          "block \"%s\" of pool %s lies in no segment of the pool: its layout is "
+                          "broken; tarn keep --drop %s gives the memory up",
+                          block->name, keep->name, keep->name);
+        end = block->offset + usable(block->bytes);
+    }
+    return TARN_OK;
+}
+
+/* The pool ------------------------------------------------------------------------------------- */
+
+void keep_destroy(struct keep *keep)
+{
+    struct keep_message request = keep_message(keep->returns ? KEEP_RETURN : KEEP_END), answer;
+    struct error_before before;
+    error_attempt_begin(&before);
+    window_abandon(keep);
+    if (keep->socket >= 0)
+        (void)keep_ask(keep, &request, -1, &answer, NULL, NULL);
+    error_attempt_end(&before, TARN_OK);
+    if (keep->socket >= 0)
+        close(keep->socket);
+    if (keep->base)
+        window_unreserve(keep);
+    for (struct tree_node *node; (node = tree_first(&keep->seals));) {
+        tree_remove(&keep->seals, node);
+        object_free(&seals, SEAL_OF(node));
+    }
+    if (keep->layout)
+        layout_unmap(keep->layout);
+    mutex_finish(&keep->talking);
+    mutex_finish(&keep->lock);
+    object_free(&keeps_of_pools, keep);
+}
+
+/* Takes back what was done for a pool that is not to be; the owner still has its segments. The
+ * first `taken` sealed blocks are live. */
+static void give_up(struct keep *keep, const struct sealed *sealed, size_t taken)
+{
+    struct error_before before;
+    keep->returns = true;
+    error_attempt_begin(&before);
+    for (size_t i = 0; i < taken; i++)
+        (void)block_free_now((void *)(keep->base + sealed->list[i].offset));
+    if (keep->begun)
+        pool_release(keep->pool); /* its end is the end of `keep` */
+    else
+        keep_destroy(keep);
+    error_attempt_end(&before, TARN_OK);
+}
+
+static tarn_status keep_make(struct device *device, const char *name,
+                             const tarn_keep_options *options, struct keep **result)
+{
+    size_t granule = device->properties.granule;
+    struct keep *keep = object_alloc(&keeps_of_pools);
+    if (!keep)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
+    mutex_init(&keep->talking, LOCK_KEEP_TALKING);
+    mutex_init(&keep->lock, LOCK_KEPT);
+    keep->seals.order = by_offset;
+    keep->device = device;
+    keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
+    strcpy(keep->path, options->socket);
+    strcpy(keep->name, name);
+    keep->socket = wire_connect(keep->path);
+    *result = keep;
+    if (keep->socket >= 0)
+        return TARN_OK;
+    tarn_status status =
+        failed(TARN_ERROR_SYSTEM, "no owner answers at %s (%s): start one by tarn keep --socket %s",
+               keep->path, strerror(errno), keep->path);
+    give_up(keep, NULL, 0);
+    return status;
+}
+
+static void seal_enter_locked(struct keep *keep, struct seal *seal, struct layout_block *entry)
+{
+    seal->offset = entry->offset;
+    seal->entry = entry;
+    tree_insert(&keep->seals, &seal->by_offset);
+    keep->seal_count++;
+}
+
+/* The seals of this process for the blocks of the layout. */
+static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
+{
+    for (size_t i = 0; i < sealed->count; i++) {
+        struct seal *seal = object_alloc(&seals);
+        struct layout_block *entry = layout_find(keep->layout, sealed->list[i].name);
+        if (!seal || !entry) {
+            object_free(&seals, seal);
+            return seal ? failed(TARN_ERROR_SYSTEM, "the layout of pool %s is broken", keep->name)
+                        : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
+        }
+        seal_enter_locked(keep, seal, entry);
+    }
+    return TARN_OK;
+}
+
+/* Enters segments as free memory of a heap, and takes the sealed blocks out of it: the first
+ * `taken`. */
+static tarn_status enter_all(struct keep *keep, struct heap *heap, const struct sealed *sealed,
+                             size_t *taken)
+{
+    tarn_status status = TARN_OK;
+    for (unsigned i = 0; i < keep->piece_count; i++) {
+        status = segment_enter(heap, keep->base + keep->pieces[i].offset, keep->pieces[i].size);
+        if (status)
+            return status;
+    }
+    struct span *last = NULL;
+    for (*taken = 0; !status && *taken < sealed->count; *taken += !status) {
+        const struct layout_block *sealed_block = &sealed->list[*taken];
+        tarn_pool_block block = {.address = (void *)(keep->base + sealed_block->offset),
+                                 .usable_size = usable(sealed_block->bytes),
+                                 .requested = sealed_block->bytes};
+        status = block_take_at(heap, &block, (tarn_tag)sealed_block->tag, &last);
+    }
+    return status;
+}
+
+/* A pool that nobody else finds yet. */
+static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options,
+                             struct arena *arena)
+{
+    struct pool *pool = NULL;
+    size_t granule = keep->device->properties.granule;
+    size_t segment = options->segment ? options->segment : SEGMENT_BYTES;
+    size_t small = segment / SMALL_PART / granule * granule;
+    tarn_status status = pool_create(arena, false, &pool);
+    if (status)
+        return status;
+    struct store *store = &pool->store;
+    store_is_of(store, KIND_PLAIN, STORE_OF_POOL | STORE_NO_SLABS | STORE_KEPT);
+    store->sizes = (tarn_segment_sizes){.size = sizeof store->sizes,
+                                        .small_segment = small ? small : granule,
+                                        .large_segment = segment,
+                                        .own_segment = segment,
+                                        .rounding = granule};
+    store->allocator = keep_allocator;
+    store->allocator.user = keep;
+    atomic_store(&pool->users, 1);
+    keep->pool = pool;
+    return TARN_OK;
+}
+
+/* Maps what the owner gives, and reads which blocks of it are sealed. */
+static tarn_status map_all(struct keep *keep, unsigned wait_ms, struct sealed *sealed)
+{
+    struct keep_message found;
+    tarn_status status = get_pool(keep, wait_ms, &found);
+    if (status)
+        return status;
+    if (keep->layout->base)
+        keep->window = keep->layout->size;
+    status = window_reserve(keep, keep->layout->base, found.slot);
+    if (!status)
+        status = adopt_segments(keep, found.count);
+    if (!status)
+        status = sealed_read(keep, sealed);
+    if (!status)
+        status = sealed_check(keep, sealed);
+    return status ? status : seals_make(keep, sealed);
+}
+
+/* Makes a pool of it. */
+static tarn_status build(struct keep *keep, const tarn_keep_options *options, struct arena *arena,
+                         struct stream *stream, const struct sealed *sealed, size_t *taken)
+{
+    struct heap *heap = NULL;
+    tarn_status status = pool_make(keep, options, arena);
+    if (status)
+        return status;
+    keep->begun = true;
+    window_enter(keep);
+    pool_begin(keep->pool);
+    status = heap_of(&keep->pool->store, stream, &heap);
+    return status ? status : enter_all(keep, heap, sealed, taken);
+}
+
+static void describe(const struct keep *keep, const struct sealed *sealed, tarn_kept *kept)
+{
+    kept->adopted = keep->layout->base != 0;
+    kept->moved = kept->adopted && keep->layout->base != keep->base;
+    kept->blocks = sealed->count;
+    for (size_t i = 0; i < sealed->count; i++)
+        kept->bytes += sealed->list[i].bytes;
+    for (unsigned i = 0; i < keep->piece_count; i++)
+        kept->mapped += keep->pieces[i].size;
+}
+
+static tarn_status keep_pool(struct device *device, const char *name,
+                             const tarn_keep_options *options, struct arena *arena,
+                             struct stream *stream, tarn_pool **pool, tarn_kept *kept)
+{
+    struct sealed sealed = {0};
+    size_t taken = 0;
+    struct keep *keep = NULL;
+    tarn_status status = keep_make(device, name, options, &keep);
+    if (status)
+        return status;
+    status = map_all(keep, options->wait_ms, &sealed);
+    if (!status)
+        status = build(keep, options, arena, stream, &sealed, &taken);
+    if (status) {
+        give_up(keep, &sealed, taken);
+    } else {
+        describe(keep, &sealed, kept);
+        keep->layout->size = keep->window;
+        keep->layout->base = keep->base;
+        *pool = (tarn_pool *)keep->pool;
+    }
+    sealed_end(&sealed);
+    return status;
+}
+
+tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *given, tarn_pool **pool,
+                           tarn_kept *kept)
+{
+    tarn_keep_options options;
+    tarn_kept result = {.size = sizeof result};
+    struct device *device = NULL;
+    struct arena *arena = NULL;
+    struct stream *stream = NULL;
+    if (!pool)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    tarn_status status = kept ? sized_check("tarn_kept", kept, sizeof *kept) : TARN_OK;
+    if (!status)
+        status = check_name("a kept pool", name);
+    if (!status)
+        status = read_options(given, &options);
+    if (!status)
+        status = memory_ready();
+    if (status)
+        return status;
+    int number = options.device == TARN_CURRENT_DEVICE ? thread_device() : options.device;
+    status = device_find(number, &device);
+    if (!status)
+        status = device_check(device);
+    if (!status)
+        status = check_device(device, &options);
+    if (!status)
+        status = stream_find(options.stream, number, &stream);
+    if (!status)
+        status = arena_of(device, &arena);
+    if (!status)
+        status = keep_pool(device, name, &options, arena, stream, pool, &result);
+    if (!status && kept)
+        sized_write(kept, &result, sizeof result);
+    return status;
+}
+
+/* Seals ---------------------------------------------------------------------------------------- */
+
+static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
+{
+    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
+    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
+}
+
+/* The block's seal; NULL: it has none. Then it is the caller's to free, without a lock. */
+static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
+{
+    struct seal *seal = seal_at_locked(keep, offset);
+    if (!seal)
+        return NULL;
+    layout_leave(keep->layout, seal->entry);
+    tree_remove(&keep->seals, &seal->by_offset);
+    keep->seal_count--;
+    return seal;
+}
+
+static bool unseal(struct keep *keep, uintptr_t address)
+{
+    mutex_lock(&keep->lock);
+    struct seal *seal = unseal_locked(keep, address - keep->base);
+    mutex_unlock(&keep->lock);
+    object_free(&seals, seal);
+    return seal != NULL;
+}
+
+/* What a failed adoption takes back stays sealed. */
+void keep_forget_locked(const struct store *store, uintptr_t address)
+{
+    struct keep *keep = keep_of_store(store);
+    if (!keep->returns)
+        (void)unseal(keep, address);
+}
+
+static tarn_status seal_locked(struct keep *keep, const struct layout_block *block,
+                               struct seal *seal)
+{
+    const struct seal *before = seal_at_locked(keep, block->offset);
+    if (before)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the block is sealed as \"%s\" already: tarn_pool_block_unseal() first",
+                      before->entry->name);
+    if (layout_find(keep->layout, block->name))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "pool %s has a sealed block of the name \"%s\" already", keep->name,
+                      block->name);
+    if (keep->seal_count >= LAYOUT_BLOCKS_MOST)
+        return failed(TARN_ERROR_NO_ROOM, "pool %s has %u sealed blocks, the most that it can have",
+                      keep->name, LAYOUT_BLOCKS_MOST);
+    seal_enter_locked(keep, seal, layout_enter(keep->layout, block));
+    return TARN_OK;
+}
+
+/* What is sealed, and by which name. */
+struct sealing {
+    struct layout_block block;
+    struct seal *seal;
+    const void *pointer;
+};
+
+static tarn_status refuse_pointer(const void *pointer)
+{
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block of a kept pool",
+                  pointer);
+}
+
+/* Under the lock of the block's heap, so that the block is not freed meanwhile. */
+static tarn_status seal_block(struct store *store, const tarn_block_info *info, void *argument)
+{
+    struct sealing *sealing = argument;
+    struct keep *keep = keep_of_store(store);
+    if (!keep || info->base != sealing->pointer)
+        return refuse_pointer(sealing->pointer);
+    sealing->block.offset = (uintptr_t)info->base - keep->base;
+    sealing->block.bytes = info->requested;
+    sealing->block.tag = info->tag;
+    mutex_lock(&keep->lock);
+    tarn_status status = seal_locked(keep, &sealing->block, sealing->seal);
+    mutex_unlock(&keep->lock);
+    return status;
+}
+
+static tarn_status wait_for(tarn_event *event)
+{
+    tarn_status status = event ? event_check(event) : TARN_OK;
+    return status || !event ? status : tarn_event_synchronize(event);
+}
+
+tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const void *data,
+                                 tarn_event *event)
+{
+    struct sealing sealing = {.pointer = pointer};
+    tarn_status status = memory_ready();
+    if (!status)
+        status = check_name("a sealed block", name);
+    if (!status)
+        status = wait_for(event);
+    if (status)
+        return status;
+    strcpy(sealing.block.name, name);
+    if (data)
+        memcpy(sealing.block.data, data, sizeof sealing.block.data);
+    sealing.seal = object_alloc(&seals);
+    if (!sealing.seal)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
+    status = pointer_do(pointer, seal_block, &sealing);
+    if (status)
+        object_free(&seals, sealing.seal);
+    return status;
+}
+
+static tarn_status unseal_block(struct store *store, const tarn_block_info *info, void *argument)
+{
+    struct keep *keep = keep_of_store(store);
+    const void *pointer = *(const void **)argument;
+    if (keep && info->base == pointer && unseal(keep, (uintptr_t)pointer))
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a sealed block", pointer);
+}
+
+tarn_status tarn_pool_block_unseal(const void *pointer)
+{
+    tarn_status status = memory_ready();
+    return status ? status : pointer_do(pointer, unseal_block, &pointer);
+}
+
+tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_block *block)
+{
+    tarn_status status = pool_check(pool);
+    if (!status)
+        status = sized_check("tarn_sealed_block", block, sizeof *block);
+    if (!status)
+        status = check_name("a sealed block", name);
+    if (status)
+        return status;
+    struct keep *keep = keep_of_store(store_of_public(pool));
+    if (!keep)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
+    mutex_lock(&keep->lock);
+    const struct layout_block *entry = layout_find(keep->layout, name);
+    tarn_sealed_block found = {.size = sizeof found};
+    if (entry) {
+        found.pointer = (void *)(keep->base + entry->offset);
+        found.bytes = entry->bytes;
+        memcpy(found.data, entry->data, sizeof found.data);
+    }
+    mutex_unlock(&keep->lock);
+    if (!entry)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
+                      name);
+    sized_write(block, &found, sizeof found);
+    return TARN_OK;
+}

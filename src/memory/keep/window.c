@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The memory of kept pools: each segment is one piece, exported, handed to the owner, and mapped in
+ * the pool's own addresses. Owns the list of kept pools. A segment is the owner's before the pool
+ * uses it, and no longer the owner's before its bytes are given back. So a kill at any moment
+ * leaves either a whole segment with the owner, or none. Driver calls are made with no lock held.
+ */
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/keep/keep.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where pools are to lie: the same in every process, because nothing else is usually there. In
+ * each, a slot has 1 TiB. All are below 2^47, where a process's addresses end. */
+static const uint64_t places[] = {UINT64_C(0x200000000000), UINT64_C(0x100000000000),
+                                  UINT64_C(0x400000000000)};
+#define SLOT_BYTES ((uint64_t)1 << 40)
+#define SLOTS_OF_PLACE 16u
+
+/* Over the calls that map a segment, or give a new peer access to all: each segment is either
+ * mapped with the peer, or among those that it is given. */
+static mutex keeps_lock = MUTEX_INITIALIZER(LOCK_KEEPS);
+static struct keep *keeps; /* the same lock */
+
+/* Addresses ------------------------------------------------------------------------------------ */
+
+/* Reserves at a wished address, or anywhere. */
+static tarn_status reserve(const struct keep *keep, uint64_t wish, uintptr_t *base)
+{
+    size_t granule = keep->device->properties.granule;
+    *base = (uintptr_t)wish;
+    return device_note(keep->device,
+                       driver->reserve(keep->device->number, keep->window, granule, base));
+}
+
+tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot)
+{
+    uintptr_t base = 0;
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
+        uint64_t wished = wish ? wish : places[i] + (slot % SLOTS_OF_PLACE) * SLOT_BYTES;
+        tarn_status status = reserve(keep, wished, &base);
+        if (status || base == wished || i == sizeof places / sizeof *places - 1) {
+            keep->base = base;
+            return status;
+        }
+        if (wish)
+            wish = 0; /* somewhere else, then */
+        status =
+            device_note(keep->device, driver->unreserve(keep->device->number, base, keep->window));
+        if (status)
+            return status;
+    }
+    return TARN_OK;
+}
+
+void window_unreserve(struct keep *keep)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)device_note(keep->device,
+                      driver->unreserve(keep->device->number, keep->base, keep->window));
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Segments ------------------------------------------------------------------------------------- */
+
+/* Enters a segment without a handle: at `offset`, or with UINT64_MAX at the first place that is
+ * long enough. NULL if there is none. */
+static struct keep_piece *enter_locked(struct keep *keep, uint64_t offset, uint64_t size)
+{
+    unsigned at = 0;
+    uint64_t end = 0; /* of the segment before */
+    if (keep->piece_count == KEEP_SEGMENTS_MOST || size > keep->window)
+        return NULL;
+    for (; at < keep->piece_count; at++) {
+        const struct keep_piece *next = &keep->pieces[at];
+        if (offset == UINT64_MAX ? next->offset - end >= size : next->offset > offset)
+            break;
+        end = next->offset + next->size;
+    }
+    uint64_t start = offset == UINT64_MAX ? end : offset,
+             limit = at < keep->piece_count ? keep->pieces[at].offset : keep->window;
+    if (start < end || start > limit || size > limit - start)
+        return NULL;
+    memmove(&keep->pieces[at + 1], &keep->pieces[at],
+            (keep->piece_count - at) * sizeof keep->pieces[0]);
+    keep->piece_count++;
+    keep->pieces[at] = (struct keep_piece){.offset = start, .size = size};
+    return &keep->pieces[at];
+}
+
+static struct keep_piece *find_locked(struct keep *keep, uint64_t offset)
+{
+    unsigned at = 0;
+    while (keep->pieces[at].offset != offset)
+        at++;
+    return &keep->pieces[at];
+}
+
+static void leave(struct keep *keep, uint64_t offset)
+{
+    mutex_lock(&keep->lock);
+    struct keep_piece *piece = find_locked(keep, offset);
+    unsigned behind = (unsigned)(&keep->pieces[keep->piece_count] - piece) - 1;
+    memmove(piece, piece + 1, behind * sizeof *piece);
+    keep->piece_count--;
+    mutex_unlock(&keep->lock);
+}
+
+static tarn_status map_alone(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
+{
+    int device = keep->device->number, devices[TARN_MAX_DEVICES];
+    uintptr_t address = keep->base + offset;
+    int count = peers_of(keep->device, devices);
+    tarn_status status = device_note(keep->device, driver->map(device, address, size, handle));
+    if (status)
+        return status;
+    status = device_note(keep->device, driver->set_access(device, address, size, devices, count));
+    if (status) {
+        (void)device_note(keep->device, driver->unmap(device, address, size));
+        return status;
+    }
+    mutex_lock(&keep->lock);
+    find_locked(keep, offset)->handle = handle;
+    mutex_unlock(&keep->lock);
+    return TARN_OK;
+}
+
+/* Maps a segment at its entered addresses, which have it then; on failure releases the piece. */
+static tarn_status map(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
+{
+    mutex_lock(&keeps_lock);
+    tarn_status status = map_alone(keep, offset, size, handle);
+    mutex_unlock(&keeps_lock);
+    if (status)
+        (void)device_note(keep->device, driver->release(keep->device->number, handle));
+    return status;
+}
+
+/* Takes the piece out of its entered addresses: from now on no peer is given it. */
+static struct keep_piece take_out(struct keep *keep, uint64_t offset)
+{
+    mutex_lock(&keeps_lock);
+    mutex_lock(&keep->lock);
+    struct keep_piece *entered = find_locked(keep, offset), piece = *entered;
+    entered->handle = 0;
+    mutex_unlock(&keep->lock);
+    mutex_unlock(&keeps_lock);
+    return piece;
+}
+
+/* Makes a piece and its file. */
+static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *handle, int *file)
+{
+    int device = keep->device->number;
+    tarn_status status =
+        device_note(keep->device, driver->create(device, size, DRIVER_PIECE_EXPORTABLE, handle));
+    if (status)
+        return status;
+    status = device_note(keep->device, driver->export(device, *handle, file));
+    if (status)
+        (void)device_note(keep->device, driver->release(device, *handle));
+    return status;
+}
+
+static tarn_status hand_over(struct keep *keep, uint64_t offset, uint64_t size, int file)
+{
+    struct keep_message request = keep_message(KEEP_ADD), answer;
+    request.count = 1;
+    request.segments[0] = (struct keep_segment){offset, size};
+    return keep_ask(keep, &request, file, &answer, NULL, NULL);
+}
+
+/* The owner closes its file of a segment. If it is gone, so is the file. */
+static void take_back(struct keep *keep, uint64_t offset, uint64_t size)
+{
+    struct keep_message request = keep_message(KEEP_REMOVE), answer;
+    struct error_before before;
+    request.count = 1;
+    request.segments[0] = (struct keep_segment){offset, size};
+    error_attempt_begin(&before);
+    (void)keep_ask(keep, &request, -1, &answer, NULL, NULL);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* A segment in entered addresses: made, the owner's, mapped. */
+static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t size)
+{
+    driver_piece handle = 0;
+    int file = -1;
+    tarn_status status = create(keep, size, &handle, &file);
+    if (status)
+        return status;
+    status = hand_over(keep, offset, size, file);
+    close(file);
+    if (status) {
+        (void)device_note(keep->device, driver->release(keep->device->number, handle));
+        return status;
+    }
+    status = map(keep, offset, size, handle);
+    if (status)
+        take_back(keep, offset, size);
+    return status;
+}
+
+tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file)
+{
+    driver_piece handle = 0;
+    size_t granule = keep->device->properties.granule;
+    mutex_lock(&keep->lock);
+    bool fits = size && size % granule == 0 && offset % granule == 0 && offset <= keep->window &&
+                enter_locked(keep, offset, size);
+    mutex_unlock(&keep->lock);
+    if (!fits)
+        return failed(TARN_ERROR_SYSTEM,
+                      "the owner at %s gave a segment of pool %s that does not fit its addresses",
+                      keep->path, keep->name);
+    tarn_status status =
+        device_note(keep->device, driver->import(keep->device->number, file, size, &handle));
+    if (!status)
+        status = map(keep, offset, size, handle);
+    if (status)
+        leave(keep, offset);
+    return status;
+}
+
+static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece)
+{
+    int device = keep->device->number;
+    tarn_status status =
+        device_note(keep->device, driver->unmap(device, keep->base + piece->offset, piece->size));
+    if (!status)
+        status = device_note(keep->device, driver->release(device, piece->handle));
+    return status;
+}
+
+void window_abandon(struct keep *keep)
+{
+    while (keep->piece_count > 0) {
+        struct keep_piece piece = take_out(keep, keep->pieces[keep->piece_count - 1].offset);
+        if (piece.handle)
+            (void)unmap(keep, &piece);
+        leave(keep, piece.offset);
+    }
+}
+
+/* The allocator -------------------------------------------------------------------------------- */
+
+tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address)
+{
+    struct keep *keep = keep_of_store(store);
+    mutex_lock(&keep->lock);
+    const struct keep_piece *piece = enter_locked(keep, UINT64_MAX, size);
+    uint64_t offset = piece ? piece->offset : 0;
+    unsigned count = keep->piece_count;
+    mutex_unlock(&keep->lock);
+    if (!piece && count == KEEP_SEGMENTS_MOST)
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "pool %s has %u segments, the most that an owner keeps; a larger `segment` "
+                      "needs fewer",
+                      keep->name, count);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "pool %s has no %zu bytes of addresses left",
+                      keep->name, size);
+    tarn_status status = segment_make(keep, offset, size);
+    if (status)
+        leave(keep, offset);
+    else
+        *address = keep->base + offset;
+    return status;
+}
+
+/* Never called: a segment is asked for by keep_segment(), which says why there is none. */
+static void *allocate(size_t size, int device, void *stream, void *user)
+{
+    (void)size, (void)device, (void)stream, (void)user;
+    return NULL;
+}
+
+/* If the driver does not unmap the segment, its addresses stay entered, and nothing uses them
+ * again. */
+static void deallocate(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    struct keep *keep = user;
+    uint64_t offset = (uintptr_t)pointer - keep->base;
+    (void)device, (void)stream;
+    struct keep_piece piece = take_out(keep, offset);
+    if (!keep->returns)
+        take_back(keep, offset, size);
+    if (unmap(keep, &piece) == TARN_OK)
+        leave(keep, offset);
+}
+
+static void gone(void *user)
+{
+    struct keep *keep = user;
+    struct keep **place = &keeps;
+    mutex_lock(&keeps_lock);
+    while (*place && *place != keep)
+        place = &(*place)->next;
+    if (*place)
+        *place = keep->next;
+    mutex_unlock(&keeps_lock);
+    keep_destroy(keep);
+}
+
+const tarn_pool_allocator keep_allocator = {
+    .size = sizeof keep_allocator, .alloc = allocate, .free = deallocate, .gone = gone};
+
+/* Peers ---------------------------------------------------------------------------------------- */
+
+void window_enter(struct keep *keep)
+{
+    mutex_lock(&keeps_lock);
+    keep->next = keeps;
+    keeps = keep;
+    mutex_unlock(&keeps_lock);
+}
+
+/* The first mapped segment from an offset on; without a handle if there is none. */
+static struct keep_piece mapped_from(struct keep *keep, uint64_t offset)
+{
+    struct keep_piece found = {0};
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; !found.handle && i < keep->piece_count; i++)
+        if (keep->pieces[i].offset >= offset)
+            found = keep->pieces[i];
+    mutex_unlock(&keep->lock);
+    return found;
+}
+
+static tarn_status grant_alone(struct keep *keep, int peer)
+{
+    struct keep_piece piece = mapped_from(keep, 0);
+    tarn_status status = TARN_OK;
+    for (; !status && piece.handle; piece = mapped_from(keep, piece.offset + piece.size))
+        status = device_note(keep->device,
+                             driver->set_access(keep->device->number, keep->base + piece.offset,
+                                                piece.size, &peer, 1));
+    return status;
+}
+
+tarn_status keeps_grant(const struct device *device, int peer)
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&keeps_lock);
+    for (struct keep *keep = keeps; !status && keep; keep = keep->next)
+        if (keep->device == device)
+            status = grant_alone(keep, peer);
+    mutex_unlock(&keeps_lock);
+    return status;
+}

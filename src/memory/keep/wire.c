@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "memory/keep/wire.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAGIC \
+    UINT64_C(0x7065656b72743174) /* "t1trkeep" as a machine of the same byte order has it */
+
+_Static_assert(sizeof(struct keep_message) == 16 + 64 + 64 + 8 + 8 + 8 + 8 + 8 + 32 * 16 + 256,
+               "what is sent has no gaps");
+
+union rights {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(KEEP_BATCH * sizeof(int))];
+};
+
+struct keep_message keep_message(enum keep_verb verb)
+{
+    struct keep_message message;
+    memset(&message, 0, sizeof message);
+    message.magic = MAGIC;
+    message.version = KEEP_VERSION;
+    message.verb = verb;
+    return message;
+}
+
+bool wire_send(int socket, const struct keep_message *message, const int *files, unsigned count)
+{
+    union rights rights;
+    struct iovec whole = {(void *)(uintptr_t)message, sizeof *message};
+    struct msghdr header = {.msg_iov = &whole, .msg_iovlen = 1};
+    if (count > 0) {
+        memset(&rights, 0, sizeof rights);
+        header.msg_control = &rights;
+        header.msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *control = CMSG_FIRSTHDR(&header);
+        control->cmsg_level = SOL_SOCKET;
+        control->cmsg_type = SCM_RIGHTS;
+        control->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(control), files, count * sizeof(int));
+    }
+    for (;;) {
+        ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+        if (sent >= 0 || errno != EINTR)
+            return sent == (ssize_t)sizeof *message;
+    }
+}
+
+/* Takes the files of a message over. False if some were lost: there were too many, or the process
+ * has no descriptors left. */
+static bool take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *count)
+{
+    bool whole = !(header->msg_flags & MSG_CTRUNC);
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
+         control = CMSG_NXTHDR(header, control)) {
+        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t came = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < came; i++) {
+            int file;
+            memcpy(&file, CMSG_DATA(control) + i * sizeof file, sizeof file);
+            if (*count < KEEP_BATCH && (file = file_renumber(file)) >= 0)
+                files[(*count)++] = file;
+            else
+                whole = false;
+        }
+    }
+    return whole;
+}
+
+static bool is_message(const struct keep_message *message)
+{
+    return message->magic == MAGIC && message->version == KEEP_VERSION &&
+           memchr(message->name, 0, sizeof message->name) &&
+           memchr(message->driver, 0, sizeof message->driver) &&
+           memchr(message->device, 0, sizeof message->device) &&
+           memchr(message->text, 0, sizeof message->text);
+}
+
+int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH], unsigned *count)
+{
+    union rights rights;
+    struct iovec whole = {message, sizeof *message};
+    struct msghdr header = {.msg_iov = &whole,
+                            .msg_iovlen = 1,
+                            .msg_control = &rights,
+                            .msg_controllen = sizeof rights};
+    ssize_t came;
+    *count = 0;
+    while ((came = recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    if (came <= 0)
+        return (int)came;
+    bool good = take_files(&header, files, count) && came == (ssize_t)sizeof *message &&
+                !(header.msg_flags & MSG_TRUNC) && is_message(message);
+    if (good)
+        return 1;
+    while (*count > 0)
+        close(files[--*count]);
+    errno = EPROTO;
+    return -1;
+}
+
+int wire_connect(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof name.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(name.sun_path, path);
+    int file = file_renumber(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (file < 0 || connect(file, (struct sockaddr *)&name, sizeof name) == 0)
+        return file;
+    int code = errno;
+    close(file);
+    errno = code;
+    return -1;
+}

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory that outlives its process: an owner, `tarn keep`, and generations of this program that
+ * fill a pool and are killed. A sealed block is there in the next generation, every byte of it, and
+ * at its address; everything else is free memory. */
+#include "base/pages.h"
+#include "share_test.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define SEGMENT (8 * MIB)
+
+#ifdef __SANITIZE_THREAD__
+static const bool thread_sanitizer = true;
+#else
+static const bool thread_sanitizer = false;
+#endif
+
+static char path[100];
+static pid_t owner;
+
+static void start_owner(void)
+{
+    int ends[2];
+    char line[200] = "";
+    const char *program = getenv("TARN_PROGRAM");
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    fflush(NULL);
+    owner = fork();
+    CHECK(owner >= 0);
+    if (owner == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execl(program, "tarn", "keep", "--socket", path, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    CHECK(read(ends[0], line, sizeof line - 1) > 0 && strstr(line, "listening"));
+    close(ends[0]);
+}
+
+static void end_owner(int signal)
+{
+    int status = 0;
+    CHECK(kill(owner, signal) == 0 && waitpid(owner, &status, 0) == owner);
+}
+
+static tarn_keep_options small_segments(void)
+{
+    return (tarn_keep_options){.size = sizeof(tarn_keep_options), .segment = SEGMENT};
+}
+
+static tarn_pool *keep(const char *name, tarn_kept *kept)
+{
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    *kept = (tarn_kept){.size = sizeof *kept};
+    OK(tarn_pool_keep(name, &options, &pool, kept));
+    return pool;
+}
+
+static size_t reserved(void)
+{
+    return (size_t)stats_of(0).reserved_bytes[0].current;
+}
+
+static tarn_sealed_block found(tarn_pool *pool, const char *name)
+{
+    tarn_sealed_block block = {.size = sizeof block};
+    OK(tarn_pool_block_find(pool, name, &block));
+    return block;
+}
+
+/* How many pools the owner has. */
+static int pools_kept(void)
+{
+    char command[300];
+    int lines = 0;
+    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" keep --socket %s --list", path);
+    FILE *out = popen(command, "r");
+    CHECK(out != NULL);
+    for (int letter; (letter = getc(out)) != EOF;)
+        lines += letter == '\n';
+    CHECK(pclose(out) == 0);
+    return lines; /* "no pools" is a line too */
+}
+
+static void send_all(int socket, const void *bytes, size_t size)
+{
+    CHECK(send(socket, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
+}
+
+static void receive_all(int socket, void *bytes, size_t size)
+{
+    CHECK(recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size);
+}
+
+/* ---- Roles of other processes ---- */
+
+struct told {
+    char *first, *second;
+};
+
+static void fill_and_wait(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    unsigned char data[TARN_KEEP_DATA_BYTES] = {7};
+    CHECK(!kept.adopted && !kept.blocks);
+    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), NULL};
+    (void)alloc_in(pool, 0, 5 * MIB); /* never sealed */
+    told.second = alloc_in(pool, 0, 20 * MIB);
+    fill(told.first, 3 * MIB, 3);
+    fill(told.second, 20 * MIB, 9);
+    OK(tarn_pool_block_seal(told.first, "first", data, NULL));
+    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
+    send_all(socket, &told, sizeof told);
+    hear(socket, 'e'); /* it is killed meanwhile, or its parent has gone */
+}
+
+static pid_t started; /* a child of fill_and_fork() */
+
+static void fill_and_fork(int socket)
+{
+    tarn_kept kept;
+    (void)keep("weights", &kept);
+    started = fork();
+    CHECK(started >= 0);
+    if (started == 0) {
+        char word;
+        (void)!read(socket, &word, 1); /* until the test ends */
+        _exit(0);
+    }
+    send_all(socket, &started, sizeof started);
+    hear(socket, 'e');
+}
+
+static struct side filled(struct told *told)
+{
+    struct side side = start_side("fill and wait", SOCK_STREAM);
+    receive_all(side.socket, told, sizeof *told);
+    return side;
+}
+
+static void kill_side(struct side side)
+{
+    CHECK(kill(side.process, SIGKILL) == 0);
+    end_side(side, 128 + SIGKILL);
+}
+
+/* ---- Tests ---- */
+
+static void sealed_blocks_are_there_after_a_kill(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    kill_side(filled(&told));
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.adopted && kept.blocks == 2 && kept.bytes == 23 * MIB + 100);
+    CHECK(kept.mapped == reserved() && kept.mapped >= 28 * MIB);
+    tarn_sealed_block first = found(pool, "first"), second = found(pool, "second");
+    CHECK(first.bytes == 3 * MIB + 100 && first.data[0] == 7 && first.data[1] == 0);
+    CHECK(holds(first.pointer, 3 * MIB, 3) && holds(second.pointer, 20 * MIB, 9));
+    if (!thread_sanitizer) /* which has other uses for those addresses */
+        CHECK(!kept.moved && first.pointer == told.first && second.pointer == told.second);
+
+    /* What was not sealed is free, and the rest is as any block. */
+    size_t mapped = reserved();
+    void *again = alloc_in(pool, 0, 5 * MIB);
+    CHECK(reserved() == mapped);
+    CHECK(stats_of(0).allocation[0].current == 3);
+    tarn_sealed_block none = {.size = sizeof none};
+    OK(tarn_free(first.pointer));
+    GIVES(tarn_pool_block_find(pool, "first", &none), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_free(second.pointer));
+    OK(tarn_free(again));
+    CHECK(pools_kept() == 1);
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    CHECK(pools_kept() == 1); /* "no pools" */
+    pool = keep("weights", &kept);
+    CHECK(!kept.adopted && !kept.mapped);
+    OK(tarn_pool_release(pool));
+}
+
+static void a_pool_is_given_only_when_its_process_has_ended(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    struct side side = filled(&told);
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    CHECK(strstr(tarn_last_error(), "process"));
+    pid_t killer = fork();
+    CHECK(killer >= 0);
+    if (killer == 0) {
+        usleep(100000);
+        kill(side.process, SIGKILL);
+        _exit(0);
+    }
+    /* A zombie has ended. */
+    options.wait_ms = 20000;
+    kept = (tarn_kept){.size = sizeof kept};
+    OK(tarn_pool_keep("weights", &options, &pool, &kept));
+    CHECK(kept.blocks == 2);
+    end_side(side, 128 + SIGKILL);
+    CHECK(waitpid(killer, NULL, 0) == killer);
+    OK(tarn_free(found(pool, "first").pointer));
+    OK(tarn_free(found(pool, "second").pointer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void a_child_of_its_process_is_named(void **state)
+{
+    (void)state;
+    char number[32];
+    pid_t child = 0;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = start_side("fill and fork", SOCK_STREAM);
+    receive_all(side.socket, &child, sizeof child);
+    CHECK(kill(side.process, SIGKILL) == 0);
+    options.wait_ms = 100;
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    snprintf(number, sizeof number, "process %d, a child", (int)child);
+    CHECK(strstr(tarn_last_error(), number));
+    end_side(side, 128 + SIGKILL);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    OK(tarn_pool_release(pool));
+}
+
+static void a_seal_is_refused_with_its_reason(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept), *plain = NULL;
+    tarn_event *event = NULL;
+    tarn_sealed_block block = {.size = sizeof block};
+    char *one = alloc_in(pool, 0, 100), *two = alloc_in(pool, 0, MIB), *other = NULL, name[80];
+    memset(name, 'n', sizeof name);
+    name[79] = 0;
+    OK(tarn_alloc_on(0, MIB, (void **)&other));
+    GIVES(tarn_pool_block_seal(other, "a", NULL, NULL), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pool_block_seal(one + 1, "a", NULL, NULL), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pool_block_seal(one, "", NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_block_seal(one, NULL, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_block_seal(one, name, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    name[63] = 0;
+    OK(tarn_event_create(0, &event));
+    OK(tarn_event_record(event, 0));
+    OK(tarn_pool_block_seal(one, name, NULL, event));
+    OK(tarn_event_destroy(event));
+    GIVES(tarn_pool_block_seal(one, "a", NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_block_seal(two, name, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(found(pool, name).pointer == one && found(pool, name).bytes == 100);
+    OK(tarn_pool_block_unseal(one));
+    GIVES(tarn_pool_block_unseal(one), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pool_block_unseal(other), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pool_block_find(pool, name, &block), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pool_create(NULL, &plain));
+    GIVES(tarn_pool_block_find(plain, name, &block), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pool_block_seal(two, name, NULL, NULL));
+    struct {
+        tarn_sealed_block block;
+        char more[16];
+    } sized = {.block.size = 16, .more = "behind"}; /* an older caller's, and a newer one's */
+    OK(tarn_pool_block_find(pool, name, &sized.block));
+    CHECK(sized.block.pointer == two && sized.block.bytes == 0);
+    sized.block.size = sizeof sized;
+    OK(tarn_pool_block_find(pool, name, &sized.block));
+    CHECK(sized.block.bytes == MIB && sized.more[0] == 0);
+    sized.block.size = 3;
+    GIVES(tarn_pool_block_find(pool, name, &sized.block), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_free(one));
+    OK(tarn_free(two));
+    OK(tarn_free(other));
+    OK(tarn_pool_release(plain));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void what_a_kept_pool_cannot_do_it_says(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_share *share = NULL;
+    tarn_pool *pool = keep("weights", &kept), *second = NULL;
+    void *block = alloc_in(pool, 0, MIB);
+    tarn_keep_options options = small_segments();
+    CHECK(tarn_pool_suspend(pool, true) != TARN_OK);
+    GIVES(tarn_export(block, &share), TARN_ERROR_NOT_SUPPORTED);
+    GIVES(tarn_pool_keep("weights", &options, &second, NULL), TARN_ERROR_BUSY);
+    GIVES(tarn_pool_keep("", &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_keep(NULL, &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    options.segment = 1000;
+    GIVES(tarn_pool_keep("other", &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    options.segment = 0;
+    options.socket = "/nowhere/at/all";
+    GIVES(tarn_pool_keep("other", &options, &second, NULL), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "tarn keep --socket /nowhere/at/all"));
+    OK(tarn_pool_keep("other", NULL, &second, NULL)); /* two at a time */
+    OK(tarn_pool_release(second));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void a_limit_and_a_trim_hold_for_it(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    void *none = NULL, *block = NULL;
+    tarn_pool *pool = keep("weights", &kept);
+    OK(tarn_pool_limit_set(pool, 3 * SEGMENT));
+    GIVES(tarn_pool_alloc(pool, 0, 4 * SEGMENT, &none), TARN_ERROR_OUT_OF_MEMORY);
+    block = alloc_in(pool, 0, 2 * SEGMENT);
+    OK(tarn_free(block));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(reserved() == 0);
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void without_its_owner_a_pool_works_and_does_not_grow(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    void *none = NULL;
+    tarn_pool *pool = keep("weights", &kept);
+    void *block = alloc_in(pool, 0, MIB);
+    end_owner(SIGKILL);
+    void *other = alloc_in(pool, 0, MIB);
+    GIVES(tarn_pool_alloc(pool, 0, 30 * MIB, &none), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "owner"));
+    OK(tarn_free(block));
+    OK(tarn_free(other));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    start_owner();
+    pool = keep("weights", &kept);
+    CHECK(!kept.adopted);
+    OK(tarn_pool_release(pool));
+}
+
+/* One adoption in which a driver's call of a kind, or a host allocation, fails: the nth. */
+static tarn_status adopt_failing(const char *kind, uint64_t nth, tarn_pool **pool)
+{
+    tarn_keep_options options = small_segments();
+    tarn_kept kept = {.size = sizeof kept};
+    if (kind)
+        OK(tarn_host_fail_set(kind_of(kind), nth, false, TARN_ERROR_DRIVER));
+    else
+        pages_fail(nth, false);
+    tarn_status status = tarn_pool_keep("weights", &options, pool, &kept);
+    bool hit = kind ? tarn_host_fail_hits() != 0 : pages_fail_hits() != 0;
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    pages_fail(0, false);
+    CHECK(!status || (hit && status == (kind ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_HOST_MEMORY)));
+    CHECK(status || kept.blocks == 2);
+    return status;
+}
+
+/* Each call that an adoption makes fails once: the owner still has everything. */
+static void a_failed_adoption_loses_nothing(void **state)
+{
+    (void)state;
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    static const char *const kinds[] = {"reserve", "import", "map", "set_access", NULL};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct told told;
+        tarn_pool *pool = NULL;
+        uint64_t nth = 1;
+        kill_side(filled(&told));
+        for (; adopt_failing(kinds[i], nth, &pool); nth++) {
+            CHECK(!pool && nth < 1000 && pools_kept() == 1);
+            nothing_is_left(0);
+        }
+        CHECK(nth > 1);
+        CHECK(holds(found(pool, "first").pointer, 3 * MIB, 3));
+        CHECK(holds(found(pool, "second").pointer, 20 * MIB, 9));
+        OK(tarn_free(found(pool, "first").pointer));
+        OK(tarn_free(found(pool, "second").pointer));
+        OK(tarn_pool_release(pool));
+        nothing_is_left(0);
+    }
+}
+
+static void where_its_addresses_are_taken_it_is_somewhere_else(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    kill_side(filled(&told));
+    size_t page = 2 * MIB;
+    char *start = (char *)((uintptr_t)told.first & ~(uintptr_t)(page - 1));
+    void *taken =
+        mmap(start, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    tarn_pool *pool = keep("weights", &kept);
+    tarn_sealed_block first = found(pool, "first"), second = found(pool, "second");
+    CHECK(kept.moved == (first.pointer != told.first));
+    if (taken == start) {
+        CHECK(kept.moved && first.pointer != told.first && second.pointer != told.second);
+        CHECK(munmap(taken, page) == 0);
+    }
+    CHECK(holds(first.pointer, 3 * MIB, 3) && holds(second.pointer, 20 * MIB, 9));
+    OK(tarn_free(first.pointer));
+    OK(tarn_free(second.pointer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* ---- Generations ---- */
+
+enum { NAMES = 24 };
+
+static unsigned random_state;
+
+static unsigned pick(unsigned below)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (unsigned)(((uint64_t)random_state * below) >> 32);
+}
+
+struct live {
+    char *pointer; /* NULL: none */
+    size_t size;
+    int seed;
+    bool sealed;
+};
+
+static void name_of(unsigned i, char name[16])
+{
+    snprintf(name, 16, "layer.%u", i);
+}
+
+/* What a generation finds: each sealed block has the contents that its data says. */
+static void check_all(tarn_pool *pool, const tarn_kept *kept, struct live *live)
+{
+    size_t blocks = 0, bytes = 0;
+    for (unsigned i = 0; i < NAMES; i++) {
+        char name[16];
+        int seed;
+        tarn_sealed_block block = {.size = sizeof block};
+        name_of(i, name);
+        if (tarn_pool_block_find(pool, name, &block))
+            continue;
+        memcpy(&seed, block.data, sizeof seed);
+        CHECK(holds(block.pointer, block.bytes, seed));
+        live[i] = (struct live){block.pointer, block.bytes, seed, true};
+        blocks++;
+        bytes += block.bytes;
+    }
+    CHECK(blocks == kept->blocks && bytes == kept->bytes);
+    CHECK((size_t)stats_of(0).allocation[0].current == blocks);
+}
+
+static void change_one(tarn_pool *pool, struct live *live, unsigned i)
+{
+    char name[16];
+    unsigned char data[TARN_KEEP_DATA_BYTES] = {0};
+    name_of(i, name);
+    if (!live->pointer) {
+        live->size = (pick(8) ? pick(300) : pick(3000)) * 4096 + 4096;
+        live->seed = (int)pick(100000);
+        if (tarn_pool_alloc(pool, 0, live->size, (void **)&live->pointer)) {
+            live->pointer = NULL;
+            OK(tarn_pool_trim(pool, 0));
+            return;
+        }
+        fill(live->pointer, live->size, live->seed);
+    } else if (!live->sealed) {
+        memcpy(data, &live->seed, sizeof live->seed);
+        OK(tarn_pool_block_seal(live->pointer, name, data, NULL));
+        live->sealed = true;
+    } else if (pick(2)) {
+        OK(tarn_pool_block_unseal(live->pointer));
+        live->sealed = false;
+        live->seed = (int)pick(100000);
+        fill(live->pointer, live->size, live->seed);
+    } else {
+        OK(tarn_free(live->pointer));
+        *live = (struct live){0};
+    }
+}
+
+/* One generation: until it is killed. */
+static void live_on(int socket)
+{
+    struct live live[NAMES] = {{0}};
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    receive_all(socket, &random_state, sizeof random_state);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, &kept));
+    check_all(pool, &kept, live);
+    say(socket, 'w');
+    for (;;) {
+        unsigned i = pick(NAMES);
+        change_one(pool, &live[i], i);
+        if (!pick(20))
+            OK(tarn_pool_trim(pool, pick(2) ? 0 : SEGMENT));
+    }
+}
+
+static void generations_are_killed_at_any_moment(void **state)
+{
+    (void)state;
+    const char *wanted = getenv("TARN_KEEP_GENERATIONS");
+    int count = wanted ? atoi(wanted) : 60;
+    random_state = wanted ? (unsigned)time(NULL) : 1;
+    tarn_kept kept;
+    for (int i = 0; i < count; i++) {
+        struct side side = start_side("live on", SOCK_STREAM);
+        unsigned seed = pick(1u << 30) + 1;
+        send_all(side.socket, &seed, sizeof seed);
+        hear(side.socket, 'w');
+        usleep(pick(10000));
+        kill_side(side);
+    }
+    struct live live[NAMES] = {{0}};
+    tarn_pool *pool = keep("weights", &kept);
+    check_all(pool, &kept, live);
+    for (unsigned i = 0; i < NAMES; i++)
+        OK(tarn_free(live[i].pointer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    host_start_with(1, 256 * MIB);
+    snprintf(path, sizeof path, "/tmp/tarn-keep-test-%d", (int)getpid());
+    CHECK(setenv("TARN_KEEP", path, 1) == 0);
+    start_owner();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    CHECK(access(path, F_OK) != 0);
+    return 0;
+}
+
+static int as_other_side(const char *role, int socket)
+{
+    host_start_with(1, 256 * MIB);
+    if (strcmp(role, "fill and wait") == 0)
+        fill_and_wait(socket);
+    else if (strcmp(role, "fill and fork") == 0)
+        fill_and_fork(socket);
+    else
+        live_on(socket);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return as_other_side(argv[1], atoi(argv[2]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sealed_blocks_are_there_after_a_kill),
+        cmocka_unit_test(a_pool_is_given_only_when_its_process_has_ended),
+        cmocka_unit_test(a_child_of_its_process_is_named),
+        cmocka_unit_test(a_seal_is_refused_with_its_reason),
+        cmocka_unit_test(what_a_kept_pool_cannot_do_it_says),
+        cmocka_unit_test(a_limit_and_a_trim_hold_for_it),
+        cmocka_unit_test(without_its_owner_a_pool_works_and_does_not_grow),
+        cmocka_unit_test(generations_are_killed_at_any_moment),
+        cmocka_unit_test(a_failed_adoption_loses_nothing),
+        cmocka_unit_test(where_its_addresses_are_taken_it_is_somewhere_else),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}

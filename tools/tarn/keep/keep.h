@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What `tarn keep` consists of. */
+#ifndef TOOLS_KEEP_H
+#define TOOLS_KEEP_H
+
+#include "memory/keep/layout.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* A process that is connected. */
+struct keep_peer {
+    int socket;
+    pid_t process;
+    struct kept_pool *pool; /* NULL: none yet */
+};
+
+/* A pool, with or without a process. */
+struct kept_pool {
+    struct kept_pool *next;
+    char name[TARN_KEEP_NAME_BYTES];
+    char driver[12], device[52];
+    uint32_t slot; /* no other pool has it */
+    int file;      /* of its layout */
+    struct layout *layout;
+    struct kept_segment {
+        uint64_t offset, size; /* bytes */
+        int file;
+    } segments[KEEP_SEGMENTS_MOST];
+    unsigned count;
+
+    /* The process that has it, or had it last. */
+    struct keep_peer *peer; /* its connection, while that is open */
+    pid_t process;
+    int ended;       /* a pidfd, which is ready when the process has ended; -1: it never had it, or
+                        has returned it */
+    uint64_t socket; /* the inode of its end of the connection */
+};
+
+/* Answers a request. False if the connection is to be closed. */
+bool keep_serve(struct keep_peer *peer, const struct keep_message *request, const int *files,
+                unsigned count);
+/* A connection has ended; the pool stays. */
+void keep_part(struct keep_peer *peer);
+
+const struct kept_pool *keep_pools(void);
+uint64_t kept_bytes(const struct kept_pool *pool);
+
+/* Listens until a signal. Gives an exit status. */
+int keep_listen(const char *path);
+
+#endif

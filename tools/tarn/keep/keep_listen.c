@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The owner's socket: who may connect, and whose request is next. Owns the connections. Requests
+ * are short and answered at once, so one thread serves all; a process that does not read its
+ * answers loses its connection. */
+#include "command.h"
+#include "keep/keep.h"
+#include "units.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { PEERS_MOST = 512 };
+
+static struct keep_peer peers[PEERS_MOST]; /* socket -1: free */
+
+static int failed(const char *path, const char *what)
+{
+    fprintf(stderr, "tarn keep: %s: %s: %s\n", path, what, strerror(errno));
+    return COMMAND_FAILED;
+}
+
+/* Binds the socket, which only this user may open. A socket that nobody answers is replaced. */
+static int bind_socket(const char *path, int *listener)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct stat about;
+    int other = wire_connect(path);
+    if (other >= 0) {
+        close(other);
+        errno = EADDRINUSE;
+        return failed(path, "another owner answers there");
+    }
+    if (errno == ENAMETOOLONG)
+        return failed(path, "a socket");
+    if (errno == ECONNREFUSED && lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
+        (void)unlink(path);
+    strcpy(name.sun_path, path);
+    *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t before = umask(0177);
+    bool bound = *listener >= 0 && bind(*listener, (struct sockaddr *)&name, sizeof name) == 0 &&
+                 listen(*listener, 64) == 0;
+    int code = errno;
+    umask(before);
+    errno = code;
+    return bound ? COMMAND_OK : failed(path, "bind");
+}
+
+/* A connection of this user, or of root. */
+static void welcome(int listener)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    int file = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (file < 0)
+        return;
+    struct timeval limit = {.tv_sec = 1};
+    bool known = getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+                 (who.uid == geteuid() || who.uid == 0) &&
+                 setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0;
+    struct keep_peer *place = peers;
+    while (place < peers + PEERS_MOST && place->socket >= 0)
+        place++;
+    if (!known || place == peers + PEERS_MOST) {
+        close(file);
+        return;
+    }
+    *place = (struct keep_peer){.socket = file, .process = who.pid};
+}
+
+static void serve(struct keep_peer *peer)
+{
+    struct keep_message request;
+    int files[KEEP_BATCH];
+    unsigned count = 0;
+    bool goes_on = wire_receive(peer->socket, &request, files, &count) > 0 &&
+                   keep_serve(peer, &request, files, count);
+    while (count > 0)
+        close(files[--count]);
+    if (goes_on)
+        return;
+    close(peer->socket);
+    keep_part(peer);
+    peer->socket = -1;
+}
+
+/* Serves until a signal comes. */
+static void serve_all(int listener, int signals)
+{
+    struct pollfd files[PEERS_MOST + 2];
+    struct keep_peer *of[PEERS_MOST + 2];
+    for (;;) {
+        nfds_t count = 0;
+        files[count++] = (struct pollfd){.fd = signals, .events = POLLIN};
+        files[count++] = (struct pollfd){.fd = listener, .events = POLLIN};
+        for (struct keep_peer *peer = peers; peer < peers + PEERS_MOST; peer++)
+            if (peer->socket >= 0) {
+                of[count] = peer;
+                files[count++] = (struct pollfd){.fd = peer->socket, .events = POLLIN};
+            }
+        if (poll(files, count, -1) < 0)
+            continue;
+        if (files[0].revents)
+            return;
+        for (nfds_t i = 2; i < count; i++)
+            if (files[i].revents)
+                serve(of[i]);
+        if (files[1].revents)
+            welcome(listener);
+    }
+}
+
+/* As many files as the system lets this process have: each segment takes one. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void say_what_is_lost(void)
+{
+    unsigned count = 0;
+    uint64_t bytes = 0;
+    for (const struct kept_pool *pool = keep_pools(); pool; pool = pool->next) {
+        count++;
+        bytes += kept_bytes(pool);
+    }
+    if (count)
+        fprintf(stderr,
+                "tarn keep: ends with %u pool%s of %s; what no process has mapped is lost\n", count,
+                count == 1 ? "" : "s", units_bytes(bytes).text);
+}
+
+int keep_listen(const char *path)
+{
+    int listener = -1;
+    sigset_t ends;
+    for (int i = 0; i < PEERS_MOST; i++)
+        peers[i].socket = -1;
+    int status = bind_socket(path, &listener);
+    if (status != COMMAND_OK)
+        return status;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    int signals = signalfd(-1, &ends, SFD_CLOEXEC);
+    if (signals < 0)
+        return failed(path, "signalfd");
+    raise_file_limit();
+    printf("tarn keep: listening at %s\n", path);
+    fflush(stdout);
+    serve_all(listener, signals);
+    say_what_is_lost();
+    (void)unlink(path);
+    return COMMAND_OK;
+}
