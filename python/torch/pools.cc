@@ -161,7 +161,7 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
         segments_gone(segments.user);
     check(status, what);
     if (pool.for_graphs) {
-        check(tarn_pool_hold(pool.pool, NULL), what);
+        check(tarn_pool_hold(pool.pool, nullptr), what);
         pool.held = true;
     }
     return pool.pool;
@@ -567,7 +567,7 @@ tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream 
     std::lock_guard<std::mutex> guard(device.lock);
     Pool &held = pool_locked(device, *id, "a capture");
     if (!held.held) {
-        check(tarn_pool_hold(pool, NULL), "a capture");
+        check(tarn_pool_hold(pool, nullptr), "a capture");
         held.held = true;
     }
     if (tarn_pool_capture_announce(pool, stream) == TARN_OK)

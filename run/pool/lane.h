@@ -112,8 +112,8 @@ cu_capture_mode mode_relax(void);
 void mode_restore(cu_capture_mode mode);
 /* True if requests of this context are pooled. */
 bool pool_is_of(unsigned device, cu_context context);
-/* late_look() frees the late blocks (pool.c) whose last use has ended. late_is_any(): some are
- * left. */
+/* A *late* block is one that the program has freed while work may still use it; pool.c has the
+ * list. late_look() frees those whose last use has ended. late_is_any(): some are left. */
 void late_look(void);
 bool late_is_any(void);
 /* A wait for the current context, which is of `device`, began in this turn and has ended. */
