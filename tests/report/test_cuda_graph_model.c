@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Threads that allocate, free each other's blocks, suspend pools, and remember and check graphs at
- * random. Each thread knows which of its blocks are gone: a check of its graphs finds these for
- * certain, and no other of its blocks. Fields of the graphs have addresses of other threads' blocks,
- * which are noted while their owners free them. TARN_SEED chooses the sequence. */
+ * random. Each thread knows which of its blocks are gone. A check of its graphs finds these for
+ * certain, and no other of its blocks. Structures in the graphs have addresses of other threads'
+ * blocks, which are noted while their owners free them. TARN_SEED chooses the sequence. */
 #include "report/graph_test.h"
 
 #include <pthread.h>
