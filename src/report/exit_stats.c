@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "report/graph/graph.h"
 #include "report/start.h"
 #include "report/survey.h"
 
@@ -66,6 +67,25 @@ static void say_pools(const struct survey *survey, int device)
     }
 }
 
+/* Of graphs that are remembered (tarn/graph.h). */
+static void say_graphs(void)
+{
+    struct remembered_sum sum;
+    for (uint64_t number = 0; remembered_next(number, &sum); number = sum.number) {
+        char pools[512] = "";
+        size_t length = 0;
+        for (size_t i = 0; i < sum.pool_count && length < sizeof pools; i++)
+            length += (size_t)snprintf(pools + length, sizeof pools - length, "%s(%llu, %llu)",
+                                       i ? ", " : "", (unsigned long long)sum.pools[i].id.first,
+                                       (unsigned long long)sum.pools[i].id.second);
+        log_say(
+            "stats: graph %llu: %zu addresses in %zu blocks of %s, of which %zu of %s are gone; "
+            "the others are of the pools %s",
+            (unsigned long long)sum.number, sum.addresses, sum.blocks, bytes_text(sum.bytes).text,
+            sum.gone, bytes_text(sum.gone_bytes).text, *pools ? pools : "none");
+    }
+}
+
 static void say_device(const struct survey *survey, const struct survey_device *device)
 {
     const tarn_stats *stats = &device->stats;
@@ -116,6 +136,7 @@ static void print(void)
                 say_device(survey, &survey->devices[i]);
                 used++;
             }
+        say_graphs();
         log_say("stats: the library's own host memory: %s%s",
                 bytes_text((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");

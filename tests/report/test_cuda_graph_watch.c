@@ -4,6 +4,7 @@
 /* tarn_graph_remember() on the simulated libcuda: each way in which a watched block ends, and those
  * in which it does not; what is remembered of graphs that are gone; TARN_DEBUG=graphs. Each in a
  * child, as the settings are read once. */
+#include "report/graph/graph.h"
 #include "report/graph_test.h"
 
 #include <dlfcn.h>
@@ -345,6 +346,34 @@ static void what_was_free_stays_a_finding(void)
     OK(tarn_free(input));
 }
 
+/* What statistics say of graphs. */
+static void graphs_are_summed_up(void)
+{
+    begin();
+    struct remembered_sum sum;
+    tarn_pool *pool = pool_with((tarn_pool_options){0});
+    char *pooled = alloc_in(pool, stream, MIB), *other = alloc_on(stream, 4096);
+    cu_graph graph = graph_of(pooled), second = graph_of(other);
+    add_one(graph, pooled + 512);
+    add_one(graph, other);
+    uint64_t number = remembered(graph), next = remembered(second);
+    CHECK(remembered_next(number - 1, &sum) && sum.number == number);
+    CHECK(sum.addresses == 3 && sum.blocks == 2 && sum.bytes == MIB + 4096 && sum.gone == 0);
+    CHECK(sum.pool_count == 2);
+    OK(tarn_free(other));
+    CHECK(remembered_next(number - 1, &sum) && sum.blocks == 2);
+    CHECK(sum.gone == 1 && sum.gone_bytes == 4096 && sum.pool_count == 1);
+    CHECK(sum.pools[0].device == 0 && sum.pools[0].id.second);
+    CHECK(remembered_next(number, &sum) && sum.number == next && sum.pool_count == 0);
+    CHECK(!remembered_next(next, &sum));
+    CU(cu.cuGraphDestroy(graph));
+    CU(cu.cuGraphDestroy(second));
+    CHECK(!remembered_next(number - 1, &sum));
+    OK(tarn_free(pooled));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* ---- Graphs that are gone ---- */
 
 static void an_executable_is_checked_by_number(void)
@@ -559,6 +588,7 @@ int main(void)
         HERE(a_restore_ends_what_it_does_not_bring_back),
         HERE(memory_of_a_held_pool_is_perhaps_the_graphs),
         HERE(what_was_free_stays_a_finding),
+        HERE(graphs_are_summed_up),
         HERE(an_executable_is_checked_by_number),
         HERE(a_graph_is_remembered_before_its_capture_ends),
         HERE(a_finding_has_both_stacks),

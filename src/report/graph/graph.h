@@ -77,6 +77,23 @@ bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summ
 void remembered_found_nothing(struct remembered *used, uint64_t changes,
                               const tarn_graph_summary *summary);
 
+/* What the statistics say of a remembered graph: its addresses in tarn's memory, the blocks that
+ * were live there, those of them that are gone, and the pools of the rest, which must not sleep
+ * while the graph is launched. */
+#define SUMMED_POOLS 16
+struct remembered_sum {
+    uint64_t number;
+    size_t addresses, blocks, gone;
+    uint64_t bytes, gone_bytes; /* as requested */
+    size_t pool_count;          /* at most SUMMED_POOLS */
+    struct summed_pool {
+        int device;
+        tarn_pool_id id;
+    } pools[SUMMED_POOLS];
+};
+/* The graph with the next number after one that exists; false where there is none. */
+bool remembered_next(uint64_t after, struct remembered_sum *sum);
+
 /* judge.c. The reference of one word, which is added to the summary. */
 tarn_graph_reference judge(struct check *check, size_t index);
 void judge_sum_up(struct check *check);

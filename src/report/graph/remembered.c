@@ -113,6 +113,53 @@ void remembered_found_nothing(struct remembered *used, uint64_t changes,
     mutex_unlock(&remembered_lock);
 }
 
+/* ---- Statistics ---- */
+
+static void add_pool(struct remembered_sum *sum, const tarn_block_info *block)
+{
+    for (size_t i = 0; i < sum->pool_count; i++)
+        if (sum->pools[i].device == block->device && sum->pools[i].id.first == block->pool.first &&
+            sum->pools[i].id.second == block->pool.second)
+            return;
+    if (sum->pool_count < SUMMED_POOLS)
+        sum->pools[sum->pool_count++] = (struct summed_pool){block->device, block->pool};
+}
+
+/* Addresses of one block lie next to each other in the list. */
+static struct remembered_sum sum_of(const struct remembered *graph)
+{
+    struct remembered_sum sum = {.number = graph->number, .addresses = graph->words.count};
+    const struct referred *last = NULL;
+    for (size_t i = 0; i < graph->known_count; i++) {
+        const struct referred *referred = graph->known[i].referred;
+        if (!referred || referred == last)
+            continue;
+        last = referred;
+        sum.blocks++;
+        sum.bytes += referred->block.requested;
+        if (referred_has_ended(referred)) {
+            sum.gone++;
+            sum.gone_bytes += referred->block.requested;
+        } else {
+            add_pool(&sum, &referred->block);
+        }
+    }
+    return sum;
+}
+
+bool remembered_next(uint64_t after, struct remembered_sum *sum)
+{
+    const struct remembered *next = NULL;
+    mutex_lock(&remembered_lock);
+    for (const struct remembered *graph = all; graph; graph = graph->next)
+        if (graph->number > after && !graph->replaced && !atomic_load(&graph->ended))
+            next = graph; /* the numbers fall along the list */
+    if (next)
+        *sum = sum_of(next);
+    mutex_unlock(&remembered_lock);
+    return next;
+}
+
 /* ---- Making ---- */
 
 static int by_value(const void *a, const void *b)
