@@ -133,7 +133,11 @@ def advice(browser):
     said = ask(file, "peak")["advice"]
     shown = browser.run("return [...document.querySelectorAll('#advice li')].map(item => item.firstChild.textContent.trim())")
     expect("advice", shown, [item["text"] for item in said])
+    browser.driver.set_window_size(1500, 600) # "show" scrolls to the moment that it shows
     browser.get("#advice li[data-kind=out_of_memory] button").click()
+    browser.wait("(place => place.top >= 0 && place.bottom <= innerHeight)(document.getElementById('moment-title').getBoundingClientRect())",
+                 "the moment is not in view")
+    browser.driver.set_window_size(1500, 1700)
     expect("the moment of the first advice", compare_moment(browser, file), said[0]["event"])
     browser.open(make_page("well", os.path.join(DATA, "well.pickle")))
     expect("advice where all is well", browser.run("return document.getElementById('advice-section').hidden"), True)

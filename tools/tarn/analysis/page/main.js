@@ -328,7 +328,10 @@ async function chooseModel(model, link = {}) {
     byId("head-facts").textContent = headFacts(model);
     showCards(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
-    showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", chooseMoment);
+    showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", moment => {
+        chooseMoment(moment);
+        byId("moment-title").scrollIntoView({block: "center"});
+    });
     showOoms(model, chooseMoment);
     showWhatIf(model);
     showFits(chosen);
