@@ -57,6 +57,7 @@ static bool live(int socket, tarn_stream stream)
 {
     const char *name = "keep: a process";
     tarn_keep_options options = options_of();
+    options.stream = stream; /* whose free memory this generation's loose block is */
     tarn_kept kept = {.size = sizeof kept};
     tarn_pool *pool = NULL;
     void *pointers[MOST] = {NULL}, *loose = NULL;

@@ -29,12 +29,14 @@
 
 /* A sealed block of this process. */
 struct seal {
-    struct tree_node by_offset;
+    struct tree_node by_offset, by_name;
     uint64_t offset;
-    struct layout_block *entry;
+    char name[TARN_KEEP_NAME_BYTES];
+    struct layout_block *place;
 };
 
 #define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
+#define NAMED(node) TREE_ENTRY(node, struct seal, by_name)
 
 static struct object_pool keeps_of_pools = OBJECT_POOL(struct keep);
 static struct object_pool seals = OBJECT_POOL(struct seal);
@@ -43,6 +45,11 @@ static int by_offset(const struct tree_node *a, const struct tree_node *b)
 {
     uint64_t x = SEAL_OF(a)->offset, y = SEAL_OF(b)->offset;
     return x < y ? -1 : x > y;
+}
+
+static int by_name(const struct tree_node *a, const struct tree_node *b)
+{
+    return strcmp(NAMED(a)->name, NAMED(b)->name);
 }
 
 static bool is_from(const struct tree_node *node, uint64_t offset)
@@ -258,8 +265,7 @@ static tarn_status adopt_segments(struct keep *keep, size_t count)
 
 /* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
 struct sealed {
-    struct layout_block *list;
-    struct layout_block **entries; /* where each is in the layout */
+    struct layout_block *list; /* `state` is the number of its place */
     size_t count, bytes;
 };
 
@@ -271,20 +277,25 @@ static int compare(const void *a, const void *b)
 
 static tarn_status sealed_read(struct keep *keep, struct sealed *sealed)
 {
-    size_t room = layout_count(keep->layout);
+    size_t room = layout_used(keep->layout);
     *sealed = (struct sealed){0};
     if (!room)
         return TARN_OK;
     sealed->list = pages_map(room * sizeof *sealed->list);
     if (!sealed->list)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu sealed blocks", room);
-    for (size_t i = 0; i < LAYOUT_BLOCKS && sealed->count < room; i++) {
-        const struct layout_block *block = &keep->layout->blocks[i];
-        if (atomic_load_explicit(&block->state, memory_order_acquire) != LAYOUT_SEALED)
+    for (size_t i = 0; i < room; i++) {
+        struct layout_block *place = &keep->layout->blocks[i];
+        struct layout_block *copy = &sealed->list[sealed->count];
+        if (!layout_is_sealed(place)) {
+            place->offset = keep->free_place;
+            keep->free_place = i + 1;
             continue;
-        sealed->list[sealed->count] = *block;
-        sealed->list[sealed->count++].name[TARN_KEEP_NAME_BYTES - 1] = 0;
-        sealed->bytes += block->bytes;
+        }
+        *copy = *place;
+        copy->name[TARN_KEEP_NAME_BYTES - 1] = 0;
+        atomic_init(&copy->state, (uint32_t)i);
+        sealed->count++;
     }
     sealed->bytes = room * sizeof *sealed->list;
     qsort(sealed->list, sealed->count, sizeof *sealed->list, compare);
@@ -378,6 +389,7 @@ static tarn_status keep_make(struct device *device, const char *name,
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
     mutex_init(&keep->lock, LOCK_KEPT);
     keep->seals.order = by_offset;
+    keep->names.order = by_name;
     keep->device = device;
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     strcpy(keep->path, options->socket);
@@ -393,11 +405,23 @@ static tarn_status keep_make(struct device *device, const char *name,
     return status;
 }
 
-static void seal_enter_locked(struct keep *keep, struct seal *seal, struct layout_block *entry)
+static struct seal *seal_named_locked(const struct keep *keep, const char *name)
 {
-    seal->offset = entry->offset;
-    seal->entry = entry;
+    struct tree_node *node = keep->names.root;
+    int order;
+    while (node && (order = strcmp(NAMED(node)->name, name)) != 0)
+        node = node->sides[order < 0];
+    return node ? NAMED(node) : NULL;
+}
+
+static void seal_enter_locked(struct keep *keep, struct seal *seal,
+                              const struct layout_block *block, struct layout_block *place)
+{
+    seal->offset = block->offset;
+    seal->place = place;
+    memcpy(seal->name, block->name, sizeof seal->name);
     tree_insert(&keep->seals, &seal->by_offset);
+    tree_insert(&keep->names, &seal->by_name);
     keep->seal_count++;
 }
 
@@ -405,14 +429,17 @@ static void seal_enter_locked(struct keep *keep, struct seal *seal, struct layou
 static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
 {
     for (size_t i = 0; i < sealed->count; i++) {
+        const struct layout_block *block = &sealed->list[i];
+        if (seal_named_locked(keep, block->name))
+            return failed(TARN_ERROR_SYSTEM,
+                          "pool %s has two sealed blocks \"%s\": its layout is broken", keep->name,
+                          block->name);
         struct seal *seal = object_alloc(&seals);
-        struct layout_block *entry = layout_find(keep->layout, sealed->list[i].name);
-        if (!seal || !entry) {
-            object_free(&seals, seal);
-            return seal ? failed(TARN_ERROR_SYSTEM, "the layout of pool %s is broken", keep->name)
-                        : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
-        }
-        seal_enter_locked(keep, seal, entry);
+        if (!seal)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
+        seal_enter_locked(
+            keep, seal, block,
+            &keep->layout->blocks[atomic_load_explicit(&block->state, memory_order_relaxed)]);
     }
     return TARN_OK;
 }
@@ -584,8 +611,11 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     struct seal *seal = seal_at_locked(keep, offset);
     if (!seal)
         return NULL;
-    layout_leave(keep->layout, seal->entry);
+    layout_unseal(seal->place);
+    seal->place->offset = keep->free_place;
+    keep->free_place = (uint64_t)(seal->place - keep->layout->blocks) + 1;
     tree_remove(&keep->seals, &seal->by_offset);
+    tree_remove(&keep->names, &seal->by_name);
     keep->seal_count--;
     return seal;
 }
@@ -607,6 +637,17 @@ void keep_forget_locked(const struct store *store, uintptr_t address)
         (void)unseal(keep, address);
 }
 
+/* A free place of the layout, which has one. */
+static struct layout_block *place_take_locked(struct keep *keep)
+{
+    uint64_t number = keep->free_place;
+    if (!number)
+        return &keep->layout->blocks[layout_used(keep->layout)];
+    struct layout_block *place = &keep->layout->blocks[number - 1];
+    keep->free_place = place->offset <= LAYOUT_BLOCKS ? place->offset : 0;
+    return place;
+}
+
 static tarn_status seal_locked(struct keep *keep, const struct layout_block *block,
                                struct seal *seal)
 {
@@ -614,15 +655,17 @@ static tarn_status seal_locked(struct keep *keep, const struct layout_block *blo
     if (before)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the block is sealed as \"%s\" already: tarn_pool_block_unseal() first",
-                      before->entry->name);
-    if (layout_find(keep->layout, block->name))
+                      before->name);
+    if (seal_named_locked(keep, block->name))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "pool %s has a sealed block of the name \"%s\" already", keep->name,
                       block->name);
-    if (keep->seal_count >= LAYOUT_BLOCKS_MOST)
+    if (keep->seal_count >= LAYOUT_BLOCKS)
         return failed(TARN_ERROR_NO_ROOM, "pool %s has %u sealed blocks, the most that it can have",
-                      keep->name, LAYOUT_BLOCKS_MOST);
-    seal_enter_locked(keep, seal, layout_enter(keep->layout, block));
+                      keep->name, LAYOUT_BLOCKS);
+    struct layout_block *place = place_take_locked(keep);
+    layout_seal(keep->layout, place, block);
+    seal_enter_locked(keep, seal, block, place);
     return TARN_OK;
 }
 
@@ -712,15 +755,15 @@ tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_
     if (!keep)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
     mutex_lock(&keep->lock);
-    const struct layout_block *entry = layout_find(keep->layout, name);
+    const struct seal *seal = seal_named_locked(keep, name);
     tarn_sealed_block found = {.size = sizeof found};
-    if (entry) {
-        found.pointer = (void *)(keep->base + entry->offset);
-        found.bytes = entry->bytes;
-        memcpy(found.data, entry->data, sizeof found.data);
+    if (seal) {
+        found.pointer = (void *)(keep->base + seal->offset);
+        found.bytes = seal->place->bytes;
+        memcpy(found.data, seal->place->data, sizeof found.data);
     }
     mutex_unlock(&keep->lock);
-    if (!entry)
+    if (!seal)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
                       name);
     sized_write(block, &found, sizeof found);

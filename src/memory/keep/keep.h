@@ -35,9 +35,11 @@ struct keep {
 
     mutex lock; /* a leaf, of the rest */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
-    unsigned piece_count; /* by offset */
-    struct tree seals;    /* of the sealed blocks, by offset */
+    unsigned piece_count;     /* by offset */
+    struct tree seals, names; /* of the sealed blocks: by offset, and by name */
     size_t seal_count;
+    uint64_t free_place; /* in the layout: the number of a free place among the used ones, and 1; 0:
+                            none. The place's `offset` is the next one's */
 };
 
 /* The kept pool of a store, or NULL. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A place is found by the hash of the name, and behind it by the next ones in turn. */
 #include "memory/keep/layout.h"
 #include "base/file.h"
 
@@ -66,65 +65,40 @@ void layout_unmap(struct layout *layout)
     (void)munmap(layout, sizeof *layout);
 }
 
-static uint32_t state_of(const struct layout_block *block)
+size_t layout_used(const struct layout *layout)
 {
-    return atomic_load_explicit(&block->state, memory_order_acquire);
+    uint64_t used = atomic_load_explicit(&layout->used, memory_order_acquire);
+    return used < LAYOUT_BLOCKS ? (size_t)used : LAYOUT_BLOCKS;
 }
 
-/* FNV-1a. */
-static uint32_t hash(const char *name)
+bool layout_is_sealed(const struct layout_block *block)
 {
-    uint32_t sum = 2166136261u;
-    for (; *name; name++)
-        sum = (sum ^ (unsigned char)*name) * 16777619u;
-    return sum;
-}
-
-struct layout_block *layout_find(struct layout *layout, const char *name)
-{
-    uint32_t first = hash(name);
-    for (uint32_t i = 0; i < LAYOUT_BLOCKS; i++) {
-        struct layout_block *block = &layout->blocks[(first + i) % LAYOUT_BLOCKS];
-        uint32_t state = state_of(block);
-        if (state == LAYOUT_EMPTY)
-            return NULL;
-        if (state == LAYOUT_SEALED && strncmp(block->name, name, sizeof block->name) == 0)
-            return block;
-    }
-    return NULL;
-}
-
-struct layout_block *layout_enter(struct layout *layout, const struct layout_block *block)
-{
-    uint32_t place = hash(block->name) % LAYOUT_BLOCKS;
-    while (state_of(&layout->blocks[place]) == LAYOUT_SEALED)
-        place = (place + 1) % LAYOUT_BLOCKS;
-    struct layout_block *entered = &layout->blocks[place];
-    entered->tag = block->tag;
-    entered->offset = block->offset;
-    entered->bytes = block->bytes;
-    memcpy(entered->name, block->name, sizeof entered->name);
-    memcpy(entered->data, block->data, sizeof entered->data);
-    atomic_store_explicit(&entered->state, LAYOUT_SEALED, memory_order_release);
-    return entered;
-}
-
-/* Places that were left are empty again where no search needs to pass them. */
-void layout_leave(struct layout *layout, struct layout_block *block)
-{
-    uint32_t place = (uint32_t)(block - layout->blocks);
-    atomic_store_explicit(&block->state, LAYOUT_GONE, memory_order_release);
-    if (state_of(&layout->blocks[(place + 1) % LAYOUT_BLOCKS]) != LAYOUT_EMPTY)
-        return;
-    for (; state_of(&layout->blocks[place]) == LAYOUT_GONE;
-         place = (place + LAYOUT_BLOCKS - 1) % LAYOUT_BLOCKS)
-        atomic_store_explicit(&layout->blocks[place].state, LAYOUT_EMPTY, memory_order_release);
+    return atomic_load_explicit(&block->state, memory_order_acquire) == LAYOUT_SEALED;
 }
 
 size_t layout_count(const struct layout *layout)
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < LAYOUT_BLOCKS; i++)
-        count += state_of(&layout->blocks[i]) == LAYOUT_SEALED;
+    for (size_t i = 0; i < layout_used(layout); i++)
+        count += layout_is_sealed(&layout->blocks[i]);
     return count;
+}
+
+void layout_seal(struct layout *layout, struct layout_block *place,
+                 const struct layout_block *block)
+{
+    size_t index = (size_t)(place - layout->blocks);
+    place->tag = block->tag;
+    place->offset = block->offset;
+    place->bytes = block->bytes;
+    memcpy(place->name, block->name, sizeof place->name);
+    memcpy(place->data, block->data, sizeof place->data);
+    atomic_store_explicit(&place->state, LAYOUT_SEALED, memory_order_release);
+    if (index >= layout_used(layout))
+        atomic_store_explicit(&layout->used, index + 1, memory_order_release);
+}
+
+void layout_unseal(struct layout_block *place)
+{
+    atomic_store_explicit(&place->state, LAYOUT_FREE, memory_order_release);
 }
