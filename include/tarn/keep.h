@@ -95,9 +95,9 @@ TARN_API tarn_status tarn_pool_block_unseal(const void *pointer);
 
 /* A sealed block. */
 typedef struct tarn_sealed_block {
-    size_t size;   /* sizeof(tarn_sealed_block), set by the caller */
-    void *pointer; /* where it is in this process */
-    size_t bytes;  /* as requested */
+    size_t size;                        /* sizeof(tarn_sealed_block), set by the caller */
+    void *pointer;                      /* where it is in this process */
+    size_t bytes;                       /* as requested */
     uint8_t data[TARN_KEEP_DATA_BYTES]; /* as it was sealed with; 0 without */
 } tarn_sealed_block;
 

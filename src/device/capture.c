@@ -261,9 +261,10 @@ tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph)
     if (!status && !capture.graph)
         status = failed(TARN_ERROR_NOT_SUPPORTED,
                         "the %s driver does not show the graph of an open capture", driver->name);
-    if (!status)
-        *graph = capture.graph;
-    return status;
+    if (status)
+        return status;
+    *graph = capture.graph;
+    return TARN_OK;
 }
 
 /* ---- The table ---- */

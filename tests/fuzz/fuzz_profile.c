@@ -26,8 +26,7 @@ static void check(const struct snapshot *snapshot)
 {
     demand(snapshot->profile && snapshot->segment_count == 0 && snapshot->trace_count >= 1);
     for (size_t i = 1; i < snapshot->stack_count; i++)
-        demand(snapshot->stacks[i].caller < i &&
-               snapshot->stacks[i].frame < snapshot->frame_count);
+        demand(snapshot->stacks[i].caller < i && snapshot->stacks[i].frame < snapshot->frame_count);
     for (size_t i = 0; i < snapshot->event_count; i++)
         demand(snapshot->events[i].stack < snapshot->stack_count &&
                snapshot->events[i].tag < snapshot->text_count);

@@ -45,10 +45,10 @@ END
 # So is that of each library's handles, and no other's. cuSOLVER has two kinds.
 json_more+='; s = lambda name: name.removesuffix("_dn").removesuffix("_sp"); u = {s(x) for x in l if l[x]["usable"]}'
 for driver in cuda hip; do
-    command=("$tarn" sim --driver $driver "$tarn" check) && run 0 --json && json 'len(u) >= 7 and u < {s(x) for x in c}'
+    command=("$tarn" sim --driver "$driver" "$tarn" check) && run 0 --json && json 'len(u) >= 7 and u < {s(x) for x in c}'
     for library in $(python3 -c 'import json, sys; print(*(x["name"] for x in json.load(sys.stdin)["libraries"] if x["usable"]))' <"$work/out"); do
         library=${library%_[ds][np]}
-        command=(env "TARN_SIM_${library^^}_FAIL=1+" "$tarn" sim --driver $driver "$tarn" check) && run 1 --json
+        command=(env "TARN_SIM_${library^^}_FAIL=1+" "$tarn" sim --driver "$driver" "$tarn" check) && run 1 --json
         json "all((x['state'] == 'failed' and 'gave status' in x['text'] and name in a['verdict']) if s(name) == '$library' else x['state'] != 'failed' for name, x in c.items())"
     done
 done

@@ -277,7 +277,7 @@ void debug_put_ready_locked(struct debug_block *block)
 tarn_status debug_bad_free(uintptr_t address, tarn_status status)
 {
     struct debug_text text = {0};
-    struct debug_facts facts;
+    struct debug_facts facts = {0};
     tarn_debug_report report = {
         .kind = TARN_DEBUG_BAD_FREE, .device = -1, .block = (void *)address};
     bool is_misuse = status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER;

@@ -75,7 +75,7 @@ static tarn_status owner_is_gone(struct keep *keep)
 static tarn_status receive(struct keep *keep, struct keep_message *answer, int *files,
                            unsigned *came)
 {
-    int own[KEEP_BATCH];
+    int own[KEEP_BATCH] = {0};
     unsigned count = 0;
     errno = 0;
     if (wire_receive(keep->socket, answer, files ? files : own, &count) <= 0)
@@ -392,8 +392,8 @@ static tarn_status keep_make(struct device *device, const char *name,
     keep->names.order = by_name;
     keep->device = device;
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
-    strcpy(keep->path, options->socket);
-    strcpy(keep->name, name);
+    memcpy(keep->path, options->socket, strlen(options->socket));
+    memcpy(keep->name, name, strlen(name));
     keep->socket = wire_connect(keep->path);
     *result = keep;
     if (keep->socket >= 0)
@@ -715,7 +715,7 @@ tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const vo
         status = wait_for(event);
     if (status)
         return status;
-    strcpy(sealing.block.name, name);
+    memcpy(sealing.block.name, name, strlen(name));
     if (data)
         memcpy(sealing.block.data, data, sizeof sealing.block.data);
     sealing.seal = object_alloc(&seals);

@@ -57,7 +57,7 @@ bool wire_send(int socket, const struct keep_message *message, const int *files,
  * has no descriptors left. */
 static bool take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *count)
 {
-    bool whole = !(header->msg_flags & MSG_CTRUNC);
+    bool whole = !(header->msg_flags & MSG_CTRUNC); /* as many as have room came */
     for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
          control = CMSG_NXTHDR(header, control)) {
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
@@ -66,10 +66,13 @@ static bool take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *c
         for (size_t i = 0; i < came; i++) {
             int file;
             memcpy(&file, CMSG_DATA(control) + i * sizeof file, sizeof file);
-            if (*count < KEEP_BATCH && (file = file_renumber(file)) >= 0)
+            file = file_renumber(file);
+            bool fits = file >= 0 && *count < KEEP_BATCH;
+            if (fits)
                 files[(*count)++] = file;
-            else
-                whole = false;
+            else if (file >= 0)
+                close(file);
+            whole = whole && fits;
         }
     }
     return whole;
@@ -115,7 +118,7 @@ int wire_connect(const char *path)
         errno = ENAMETOOLONG;
         return -1;
     }
-    strcpy(name.sun_path, path);
+    memcpy(name.sun_path, path, strlen(path));
     int file = file_renumber(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (file < 0 || connect(file, (struct sockaddr *)&name, sizeof name) == 0)
         return file;

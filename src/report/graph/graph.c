@@ -167,7 +167,7 @@ tarn_status tarn_graph_check(void *graph, const tarn_graph_options *given,
 {
     static const tarn_graph_options nothing_special = {.size = sizeof nothing_special};
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    tarn_graph_options options;
+    tarn_graph_options options = nothing_special;
     struct check state = {.graph = graph};
     tarn_status status = memory_ready();
     if (!status)

@@ -28,6 +28,7 @@ bool profile_grow(struct profile *profile, void *array, size_t count, size_t *ca
         return profile_no_memory(profile);
     memcpy(array, &grown, sizeof grown);
     *capacity = wanted;
+    /* cppcheck-suppress memleak ; it is the array's now */
     return true;
 }
 

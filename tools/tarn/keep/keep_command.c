@@ -131,7 +131,7 @@ static int list(const char *path, int socket, bool json)
 static int drop(const char *path, int socket, const char *name)
 {
     struct keep_message request = keep_message(KEEP_DROP), answer;
-    strcpy(request.name, name);
+    memcpy(request.name, name, strlen(name));
     if (!ask(socket, &request, &answer))
         return no_owner(path);
     if (answer.verb == KEEP_OK)

@@ -45,7 +45,7 @@ static int bind_socket(const char *path, int *listener)
         return failed(path, "a socket");
     if (errno == ECONNREFUSED && lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
         (void)unlink(path);
-    strcpy(name.sun_path, path);
+    memcpy(name.sun_path, path, strlen(path));
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
     bool bound = *listener >= 0 && bind(*listener, (struct sockaddr *)&name, sizeof name) == 0 &&
