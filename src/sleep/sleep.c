@@ -337,7 +337,7 @@ static void residue_add(tarn_residue *residue, tarn_residue_item item)
 {
     static const char *const texts[] = {
 #define X(name, value, text) [value] = text,
-        TARN_RESIDUE_REASON_LIST(X)
+        TARN_RESIDUE_REASON_LIST(X) /* NOLINT(bugprone-suspicious-missing-comma): long texts */
 #undef X
     };
     item.text = texts[item.reason];

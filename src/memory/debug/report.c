@@ -66,8 +66,10 @@ static const char *last_part(const char *path, size_t most)
     return length > most ? path + length - most : path;
 }
 
-/* Names that are cached: looking one up reads the program's files, which takes milliseconds. */
+/* Names that are cached: looking one up reads the program's files, which takes milliseconds. A
+ * frame has a few places, so that frames of one call stack do not take turns in one. */
 #define NAMES 512
+#define PLACES 4
 
 /* The name of a frame. After a dlclose(), the same address in another object is another frame. */
 struct frame_name {
@@ -79,29 +81,36 @@ static mutex names_lock = MUTEX_INITIALIZER(LOCK_DEBUG_NAMES);
 static struct frame_name *names; /* NAMES entries under names_lock, from the first report on; NULL
                                     before */
 
-static unsigned name_slot(const void *frame)
+/* The first of a frame's places. Names lock. */
+static struct frame_name *places_locked(const void *frame)
 {
-    return (unsigned)((uintptr_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 40) % NAMES;
+    uint64_t hash = (uintptr_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 40;
+    return &names[hash % (NAMES / PLACES) * PLACES];
 }
 
 static bool find_name(const void *frame, const void *base, char *text, size_t size)
 {
+    bool found = false;
     mutex_lock(&names_lock);
-    const struct frame_name *name = names ? &names[name_slot(frame)] : NULL;
-    bool found = name && name->frame == frame && name->base == base;
-    if (found)
-        snprintf(text, size, "%s", name->text);
+    for (unsigned i = 0; names && !found && i < PLACES; i++) {
+        const struct frame_name *name = &places_locked(frame)[i];
+        found = name->frame == frame && name->base == base;
+        if (found)
+            snprintf(text, size, "%s", name->text);
+    }
     mutex_unlock(&names_lock);
     return found;
 }
 
+/* In the first place; the name that was kept longest leaves the last one. */
 static void keep_name(const void *frame, const void *base, const char *text)
 {
     mutex_lock(&names_lock);
     if (!names)
         names = pages_alloc(NAMES * sizeof *names); /* zeroed */
     if (names) {
-        struct frame_name *name = &names[name_slot(frame)];
+        struct frame_name *name = places_locked(frame);
+        memmove(name + 1, name, (PLACES - 1) * sizeof *name);
         *name = (struct frame_name){.frame = frame, .base = base};
         snprintf(name->text, sizeof name->text, "%s", text);
     }

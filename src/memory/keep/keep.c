@@ -135,7 +135,7 @@ static tarn_status read_options(const tarn_keep_options *given, tarn_keep_option
         sized_read("tarn_keep_options", given ? given : &nothing_special, options, sizeof *options);
     if (status)
         return status;
-    const char *named = options->socket ? options->socket : getenv("TARN_KEEP");
+    const char *named = options->socket ? options->socket : secure_getenv("TARN_KEEP");
     if (!named || !*named)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "no owner was named: set `socket`, or the variable TARN_KEEP, to the socket "
@@ -571,13 +571,13 @@ tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *given, tar
     struct stream *stream = NULL;
     if (!pool)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
-    tarn_status status = kept ? sized_check("tarn_kept", kept, sizeof *kept) : TARN_OK;
+    tarn_status status = memory_ready();
+    if (!status && kept)
+        status = sized_check("tarn_kept", kept, sizeof *kept);
     if (!status)
         status = check_name("a kept pool", name);
     if (!status)
         status = read_options(given, &options);
-    if (!status)
-        status = memory_ready();
     if (status)
         return status;
     int number = options.device == TARN_CURRENT_DEVICE ? thread_device() : options.device;
