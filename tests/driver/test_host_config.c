@@ -42,7 +42,7 @@ static void the_defaults_are_one_device_of_16_gib(void **state)
     struct driver_properties properties;
     assert_ok(driver->device_properties(0, &properties));
     assert_int_equal(properties.memory, (size_t)16 << 30);
-    assert_int_equal(properties.address_limit, (size_t)64 << 30);
+    assert_int_equal(properties.address_limit, (size_t)1 << 40);
     assert_int_equal(properties.granule, GRANULE);
     assert_string_equal(properties.name, "tarn host device");
     assert_int_equal(properties.least_priority, 0);

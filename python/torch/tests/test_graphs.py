@@ -21,9 +21,9 @@ def test_a_freed_input_is_found_at_the_replay(program):
         other = torch.full((4 * MIB,), 2.0, device="cuda")
         graph, good = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            y = x * 3
+            y = x.clone() * 3  # the copy reads x: a kernel of PyTorch's gets its pointers in a structure, which proves less
         with torch.cuda.graph(good):
-            z = other * 3
+            z = other.clone() * 3
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             for it in (graph, good):
@@ -41,7 +41,7 @@ def test_a_freed_input_is_found_at_the_replay(program):
             del y, z  # of the graphs' own pools
             good.replay()
         text, = [str(it.message) for it in told if issubclass(it.category, GraphMemoryWarning)]
-        assert f"{address:#x} of {16 * MIB} bytes" in text and "kernel " in text and "whose memory is" in text, text
+        assert f"{address:#x} of {16 * MIB} bytes" in text and "a copy " in text and "whose memory is" in text, text
         assert "program.py" in text and "Freed at: " in text, text
         worst, = {it.address for it in tarn.torch.check_graph(graph).findings if it.certainty == "certain"}
         assert worst == address
