@@ -65,11 +65,10 @@ typedef struct tarn_kept {
 /* Takes over the pool of a name, of 1 to 63 bytes, or creates it. `pool` is then a private pool,
  * with one reference. `options` NULL means the defaults; `kept` may be NULL.
  *   TARN_ERROR_BUSY              a process that has the pool, or a child of it that holds its
- *                                connection, has not ended within `wait_ms`; the text names it. Or
- *                                an allocator's callback, or a capture of this thread, is open
- *   TARN_ERROR_INVALID_ARGUMENT  the name, the segment size, the structure's size; no socket; the
- *                                pool was made for another device or driver
- *   TARN_ERROR_SYSTEM            the owner cannot be reached, or it refused; the text says why
+ *                                connection, has not ended within `wait_ms`; the text names it
+ *   TARN_ERROR_INVALID_ARGUMENT  the name, the segment size, the structure's size; no socket
+ *   TARN_ERROR_SYSTEM            the owner cannot be reached, or it refused, for example because
+ *                                the pool is memory of another device or driver; the text says why
  *   TARN_ERROR_NOT_SUPPORTED     the device has no virtual memory, or cannot export it
  *   TARN_ERROR_OUT_OF_MEMORY     no addresses are left, or the device's limit is reached
  *   TARN_ERROR_INVALID_DEVICE, TARN_ERROR_INVALID_STREAM, TARN_ERROR_OUT_OF_HOST_MEMORY,
@@ -101,7 +100,7 @@ typedef struct tarn_sealed_block {
     uint8_t data[TARN_KEEP_DATA_BYTES]; /* as it was sealed with; 0 without */
 } tarn_sealed_block;
 
-/* Finds a sealed block of a kept pool by its name. Takes less than a microsecond.
+/* Finds a sealed block of a kept pool by its name, in a tree of names.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool has no sealed block of that name, or is not a kept pool;
  *                                the structure's size */
 TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,

@@ -390,28 +390,6 @@ static void memory_in_another_threads_hands_is_waited_for(void **state)
     nothing_is_left(0);
 }
 
-/* A free that keeps its block without the heap's lock, while another thread finds that the heap has
- * nothing to give: the block is found all the same. */
-static void a_block_kept_while_its_heap_is_found_bare_is_found(void **state)
-{
-    (void)state;
-    pthread_t threads[2];
-    void *live = alloc_on(own, 20 * MIB);
-    atomic_store(&ends, false);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, ask_too_much, NULL), 0);
-    for (int i = 0; i < 100; i++) {
-        for (int j = 0; j < 300; j++)
-            OK(tarn_free(alloc_on(own, 90 * MIB)));
-        OK(tarn_free(alloc_on(third, 100 * MIB)));
-    }
-    atomic_store(&ends, true);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    OK(tarn_free(live));
-    nothing_is_left(0);
-}
-
 /* The end of a device and of a process --------------------------------------------------------- */
 
 static void *wait_and_allocate(void *argument)
@@ -545,7 +523,6 @@ int main(void)
         cmocka_unit_test(small_blocks_of_many_streams_leave_addresses_for_a_large_one),
         cmocka_unit_test(no_request_or_trim_waits_for_what_other_threads_queue_for_ever),
         cmocka_unit_test(memory_in_another_threads_hands_is_waited_for),
-        cmocka_unit_test(a_block_kept_while_its_heap_is_found_bare_is_found),
         cmocka_unit_test(a_child_is_refused_by_the_host_device_too),
     };
     /* In a child of a process that has not used tarn */

@@ -219,7 +219,8 @@ static bool freed_by_optimizer(const struct draft *draft, const struct analysis_
            block_place(draft, &analysis->blocks[low]) & IN_OPTIMIZER;
 }
 
-/* True if it also lived through a backward pass: state that each step makes anew ends so. */
+/* True if the optimizer freed the block and a backward pass ran while it lived. State that the
+ * optimizer replaces in each step ends like this. */
 static bool replaced_by_optimizer(const struct draft *draft, const struct analysis_block *block)
 {
     return freed_by_optimizer(draft, block) && meets_backward(draft, block);

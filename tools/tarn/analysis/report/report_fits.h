@@ -53,8 +53,9 @@ bool fits_print_json(FILE *out, const struct fits_question *question,
 /* The bytes of a device that are in use and that no allocator has, as the recording measured them.
  * False if it did not. */
 bool fits_outside(const struct snapshot *snapshot, int device, uint64_t *outside);
-/* Bytes that may be needed beyond a replay's result. A replay places blocks from before the trace
- * anew, and nobody knows which of the holes between them the program could have used. */
+/* Bytes that may be needed beyond a replay's result. A replay chooses
+ * new places for blocks from before the trace, so the holes between them differ from the program's.
+ */
 uint64_t fits_unsure(const struct analysis *analysis);
 
 #endif
