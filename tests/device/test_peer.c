@@ -8,6 +8,7 @@
 #include "device/capture.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <tarn/tarn.h>
 
 static uint64_t calls_of(int device, enum driver_call call)
@@ -109,22 +110,24 @@ static void an_enable_that_fails_can_be_tried_again(void **state)
 
 /* Mapping and enabling at once: whatever the order, all is reached in the end. */
 #define BLOCKS 12
+static atomic_bool maps; /* the thread is at it */
+
 static void *map_run(void *argument)
 {
     void **blocks = argument;
     tarn_stream stream;
-    if (tarn_stream_lease(3, 0, &stream))
-        return NULL;
-    for (int i = 0; i < BLOCKS; i++) {
-        if (tarn_alloc_on(stream, 22 * MIB, &blocks[i]))
-            return NULL;
-        if (i % 4 == 3) {
+    bool well = !tarn_stream_lease(3, 0, &stream);
+    for (int i = 0; well && i < BLOCKS; i++) {
+        well = !tarn_alloc_on(stream, 22 * MIB, &blocks[i]);
+        atomic_store(&maps, true);
+        if (well && i % 4 == 3) {
             tarn_free(blocks[i]);
             blocks[i] = NULL;
             tarn_device_trim(3, 0);
         }
     }
-    return blocks;
+    atomic_store(&maps, true);
+    return well ? blocks : NULL;
 }
 
 static void what_is_mapped_meanwhile_is_reached(void **state)
@@ -133,7 +136,10 @@ static void what_is_mapped_meanwhile_is_reached(void **state)
     for (int peer = 0; peer < 3; peer++) {
         void *blocks[BLOCKS] = {0}, *result = NULL;
         pthread_t thread;
+        atomic_store(&maps, false);
         assert_int_equal(pthread_create(&thread, NULL, map_run, blocks), 0);
+        while (!atomic_load(&maps))
+            ;
         assert_ok(tarn_device_peer_enable(peer, 3));
         assert_int_equal(pthread_join(thread, &result), 0);
         assert_non_null(result);
