@@ -54,10 +54,11 @@ int main(int count, char **arguments)
         const char *contents = status                                                       ? ""
                                : bytes[0] == 5 && memcmp(bytes, bytes + 1, size - 1) == 0 ? " with the contents"
                                                                                             : " with others";
-        printf("%s%s: %s\n", tarn_status_name(status), contents, status ? tarn_last_error() : "");
-        fflush(stdout);
+        const char *reason = status ? tarn_last_error() : "";
         if (!status)
             must(tarn_pool_suspend(pool, true));
+        printf("%s%s: %s\n", tarn_status_name(status), contents, reason); /* last: who reads it may count on the memory */
+        fflush(stdout);
     }
     return 0;
 }
@@ -65,7 +66,7 @@ END
 "$CC" ${TARN_SANITIZE:+-fsanitize=$TARN_SANITIZE} -I"$TARN_SOURCE/include" "$work/program.c" -o "$work/program" "$TARN_BUILD/libtarn.so" \
     -Wl,-rpath,"$TARN_BUILD"
 
-# begin FILE ARGUMENT..: a run in the background, whose input is open as $input, with as many lines in FILE as lines() waits for.
+# begin FILE ARGUMENT..: a run in the background, whose input is open as $input, and which says in FILE that it is ready.
 begin()
 {
     local file=$1
@@ -76,6 +77,13 @@ begin()
     started+=("$runner")
     exec {input}>"$file.in"
     lines "$file" 1
+    [ "$(head -1 "$file")" = ready ] || fail "$* says: $(head -1 "$file")"
+}
+# ends FILE: the newest run ends well when its input does.
+ends()
+{
+    exec {input}>&-
+    wait "$runner" || fail "a run ends with $?: $(cat "$1" "$1.err")"
 }
 lines()
 {
@@ -94,14 +102,12 @@ for part in 'TARN_ERROR_OUT_OF_MEMORY: a resume of pool (0, 1) lacks 6 MiB. It n
 done
 echo >&"$sleeper_input" # a failed one loses nothing, and takes nothing
 lines "$work/sleeper" 3
-exec {input}>&-
-wait "$runner"
+ends "$work/holder"
 echo >&"$sleeper_input"
 lines "$work/sleeper" 4
 [ "$(tail -1 "$work/sleeper")" = 'TARN_OK with the contents: ' ] || fail "a resume when they are gone: $(tail -1 "$work/sleeper")"
 # The memory of a suspended pool serves the others of the group.
 begin "$work/second" "$work/program" hold 60
-exec {input}>&-
-wait "$runner"
+ends "$work/second"
 exec {sleeper_input}>&-
-wait "$sleeper"
+wait "$sleeper" || fail "the sleeper ends with $?: $(cat "$work/sleeper" "$work/sleeper.err")"
