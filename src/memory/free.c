@@ -2,12 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The
- * fast paths use caches and kept spans. All other frees end a block under its heap's lock. */
+ * fast paths use caches and parked spans. All other frees end a block under its heap's lock. */
 #include "base/status.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 #include "memory/malloc.h"
 #include "memory/pool/pool.h"
@@ -109,11 +109,11 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     bool ends = map_span(map_get(address)) == span &&
                 atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
                 span->start == address && span->state == SPAN_BLOCK && !span->front &&
-                !span->uses && heap_keeps(heap);
+                !span->uses && heap_parks(heap);
     size_t requested = span->requested;
     if (ends && span_end_locked(heap, span)) {
         trace_block(TRACE_free, heap, address, requested, span->tag);
-        kept_flush_stack_locked(heap);
+        parked_flush_stack_locked(heap);
         if (hands_are_open(heap))
             hands_spill_locked(heap, thread_here, span->size);
         span_leave_map_locked(heap, span);
@@ -126,12 +126,12 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     return ends;
 }
 
-/* Frees a block under a short lock: keeps it, or puts it into the thread's hand. */
+/* Frees a block under a short lock: parks it, or puts it into the thread's hand. */
 static bool give_shortly(struct span *span, uintptr_t address)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     return heap && hands_are_open(heap) ? hand_give(heap, span, address, thread_here)
-                                        : kept_give(span, address, thread_here);
+                                        : parked_give(span, address, thread_here);
 }
 
 /* Frees a block with its own span; `span` is NULL if the page map does not name it. */

@@ -9,7 +9,7 @@
  *   small, no trace                 cache_take_fast()     a slot of the last cache       none
  *   small, while the trace is on    take_traced()         the same                       none
  *   large, not the first on its
- *     route                         kept_take()           a kept block of its size       the part's
+ *     route                         parked_take()         a parked block of its size     the part's
  *   the same                        take_quickly()        a free span of the last heap   the heap's
  *   any other, or one that these
  *     cannot serve                  block_alloc(), after a search for its pool and heap:
@@ -40,7 +40,7 @@
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/plan/plan.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
@@ -70,7 +70,7 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
     span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->own = request->own;
-    if (span->own) /* so that a block of the program cannot get its span from the kept ones */
+    if (span->own) /* so that a block of the program cannot get its span from the parked ones */
         atomic_store_explicit(&span->after, span->before = 0, memory_order_relaxed);
     span->uses = NULL;
     span_enter_locked(heap, span);
@@ -423,7 +423,7 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
 
 /* Allocates a block with its own span from free memory of the heap that the thread used last, under
  * one lock, with no driver call. 0: the caller must take the slow path, also if the route of
- * requests may have changed. A separate function, so that the path of kept blocks saves fewer
+ * requests may have changed. A separate function, so that the path of parked blocks saves fewer
  * registers. */
 static __attribute__((noinline)) uintptr_t
 take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
@@ -435,7 +435,7 @@ take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t
         plan_may_begin(heap, size))
         return 0;
     bool waited = mutex_lock_telling(&heap->lock);
-    if (heap_keeps(heap) &&
+    if (heap_parks(heap) &&
         thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
         !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
@@ -444,14 +444,14 @@ take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t
     return address;
 }
 
-/* The same, after trying a kept block of the size, or one in the thread's hand, under a short
+/* The same, after trying a parked block of the size, or one in the thread's hand, under a short
  * lock. */
 static __attribute__((noinline)) uintptr_t take_large(struct heap *heap,
                                                       const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
-    uintptr_t address = kept_take(heap, thread, size, requested);
-    if (!address && hands_are_open(heap)) /* then the heap keeps nothing */
+    uintptr_t address = parked_take(heap, thread, size, requested);
+    if (!address && hands_are_open(heap)) /* then the heap parks nothing */
         address = hand_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }

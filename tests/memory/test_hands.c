@@ -4,7 +4,7 @@
 /* Hands: where threads compete for a heap, each keeps some of the blocks that it frees. No search,
  * trim, loan or count misses them. */
 #include "memory/heap/hands.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -44,7 +44,7 @@ static void prepare(void)
     OK(default_heap(found, &heap));
     OK(tarn_free(large));
     OK(tarn_free(small));
-    (void)stats_of(0); /* joins what is kept */
+    (void)stats_of(0); /* joins what is parked */
     compete();
 }
 
@@ -223,7 +223,7 @@ static void hands_close_when_nobody_waits(void **state)
     CHECK(!hands_are_open(heap) && in_hands() == 0);
     void *block = alloc_on(own, 3 * MIB);
     OK(tarn_free(block));
-    CHECK(atomic_load(&heap->kept_count) == 1);
+    CHECK(atomic_load(&heap->parked_count) == 1);
     nothing_is_left(0);
 }
 

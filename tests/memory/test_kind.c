@@ -47,7 +47,7 @@ static void where_memory_lies(const struct store_traits *kind, const struct heap
     CHECK((arena_at((uintptr_t)block) != NULL) == kind->pieces);
     CHECK(segment_has((uintptr_t)block) == !kind->pieces);
     CHECK((run->next != NULL) == kind->whole);
-    CHECK(atomic_load(&heap->keeps) == kind->keeps);
+    CHECK(atomic_load(&heap->parks) == kind->parks);
 }
 
 static void what_serves(const struct store_traits *kind, tarn_pool *pool)
@@ -160,7 +160,7 @@ static const char *words_of(const struct store_traits *kind)
     (void)snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s%s exports %d may %u", kind->name,
                    kind->pieces ? " pieces" : "", kind->whole ? " whole" : "",
                    kind->has_rules ? " rules" : "", kind->reuses ? " reuses" : "",
-                   kind->slabs ? " slabs" : "", kind->keeps ? " keeps" : "",
+                   kind->slabs ? " slabs" : "", kind->parks ? " parks" : "",
                    kind->ordered ? " ordered" : "", kind->fixed ? " fixed" : "",
                    kind->plans ? " plans" : "", kind->compacts ? " compacts" : "",
                    kind->suspends ? " suspends" : "", (int)kind->exports, kind->may);

@@ -157,7 +157,7 @@ static void a_heap_that_had_nothing_lends_what_it_gets(void **state)
     uint64_t before = created();
     blocks[0] = alloc_on(own, ENOUGH);
     CHECK(created() == before + ENOUGH);
-    OK(tarn_free(later)); /* kept as it is */
+    OK(tarn_free(later)); /* parked as it is */
     blocks[1] = alloc_on(own, ENOUGH);
     CHECK(created() == before + ENOUGH);
     OK(tarn_free(blocks[0]));

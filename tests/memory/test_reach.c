@@ -119,7 +119,7 @@ static void *tried_in(tarn_pool *pool, size_t size)
     return status ? NULL : block;
 }
 
-/* A block that would be kept for the next of its size. A pool asks: it borrows from no stream of
+/* A block that would be parked for the next of its size. A pool asks: it borrows from no stream of
  * the default pool while it grows. */
 static void a_large_block_is_found(void)
 {

@@ -43,8 +43,8 @@ struct store_traits {
     bool reuses;    /* free memory serves later requests; otherwise it goes back to the driver as
                        soon as possible */
     bool slabs;     /* small blocks are slots of slabs, unless STORE_NO_SLABS is set */
-    bool keeps;     /* freed blocks are kept as they are for the next request of their size
-                       (kept.h) */
+    bool parks;     /* freed blocks are parked as they are for the next request of their size
+                       (parked.h) */
     bool ordered;   /* the driver frees a segment in order, after the work of the stream it was
                        allocated for */
     bool fixed;     /* where a block is placed depends only on the store's requests, so that it is

@@ -18,7 +18,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/growth/registrable.h"
 #include "memory/growth/segment.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
@@ -515,7 +515,7 @@ static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth,
     size_t least = least_loan(growth, heap->growths.regrets);
     if (wanted < least)
         return false;
-    kept_flush_locked(heap); /* kept blocks are not counted as free */
+    parked_flush_locked(heap); /* parked blocks are not counted as free */
     return heap->free_bytes >= least;
 }
 

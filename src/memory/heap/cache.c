@@ -11,7 +11,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/settings/hooks.h"
 
 #include <linux/membarrier.h>
@@ -476,7 +476,7 @@ static void hand_back(struct cache *cache)
 
 void caches_lose(struct heap *heap)
 {
-    kept_lose(heap);
+    parked_lose(heap);
     mutex_lock(&heap->caches_lock);
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         atomic_store(&cache->gate, CACHE_REVOKED);
@@ -532,13 +532,13 @@ void caches_reclaim_locked(struct heap *heap)
 
 void caches_close_locked(struct heap *heap)
 {
-    kept_close_locked(heap);
+    parked_close_locked(heap);
     take_back_locked(heap, true);
 }
 
 void caches_open_locked(struct heap *heap)
 {
-    kept_open_locked(heap);
+    parked_open_locked(heap);
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
         cache->bypassed = fast_paths_are_barred();
         hand_back(cache);

@@ -215,8 +215,8 @@ bool cache_give_remote(struct slab *slab, unsigned slot);
  * until one is used again. */
 void caches_reclaim_locked(struct heap *heap);
 
-/* Closes the fast path of a heap for good, including kept spans: the stream was retired, or tarn is
- * shut down. */
+/* Closes the fast path of a heap for good, including parked spans: the stream was retired, or tarn
+ * is shut down. */
 void caches_close_locked(struct heap *heap);
 
 /* Closes it because the device is lost. Takes only the locks of the list and of the heap's part of

@@ -6,7 +6,7 @@
  * heap's lock. A hand's lock is taken inside that, or alone. */
 #include "memory/heap/hands.h"
 #include "base/pages.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
 static struct object_pool pool = OBJECT_POOL(struct hands);
 
@@ -21,12 +21,12 @@ static unsigned count_of(const struct hand *hand)
     return atomic_load_explicit(&hand->count, memory_order_relaxed);
 }
 
-/* Whether the thread may take blocks from the hand, or put them there: the conditions of kept
+/* Whether the thread may take blocks from the hand, or put them there: the conditions of parked
  * blocks. */
 static bool hand_serves_locked(const struct heap *heap, const struct hand *hand,
                                const struct thread *thread)
 {
-    return hand->open && heap_keeps(heap) && (!trace_is_on() || trace_is_quick(heap, thread));
+    return hand->open && heap_parks(heap) && (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
 /* Taking --------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static bool has_room(const struct hand *hand, size_t size)
 }
 
 /* Claims a block to put it into the hand: then it is not live. False if it may not go there. A
- * block with `after` 0 is never kept (kept.h). */
+ * block with `after` 0 is never parked (parked.h). */
 static bool claim_locked(const struct heap *heap, const struct hand *hand, struct span *span,
                          uintptr_t address, const struct thread *thread)
 {
@@ -210,7 +210,7 @@ void hands_flush_locked(struct heap *heap)
         (void)hand_flush_locked(heap, i);
 }
 
-/* A thread that saw closed hands a moment ago may be about to keep a block. The new state of each
+/* A thread that saw closed hands a moment ago may be about to park a block. The new state of each
  * zone prevents that. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
@@ -243,8 +243,8 @@ static struct hands *make_locked(struct heap *heap)
     return hands;
 }
 
-/* Opens the hands. Blocks that the heap keeps become free spans. If the host has no memory, the
- * hands stay closed. */
+/* Opens the hands. Blocks that the heap has parked become free spans. If the host has no memory,
+ * the hands stay closed. */
 static void open_locked(struct heap *heap)
 {
     struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
@@ -253,7 +253,7 @@ static void open_locked(struct heap *heap)
     if (!hands)
         return;
     handed_set_locked(heap, true);
-    kept_flush_stack_locked(heap);
+    parked_flush_stack_locked(heap);
     for (unsigned i = 0; i < HANDS; i++)
         (void)empty_locked(heap, &hands->of[i], 0, true);
 }
@@ -262,7 +262,7 @@ void hands_weigh_locked(struct heap *heap, bool waited)
 {
     int weight = heap->contention + (waited ? HANDS_WAIT : -1);
     heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
-    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) &&
+    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_parks(heap) &&
         heap->news == SIZE_MAX && !heap->following && !heap->known)
         open_locked(heap);
     else if (weight <= 0)

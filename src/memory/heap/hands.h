@@ -7,14 +7,14 @@
  *
  * Hands are open only while many threads wait for the heap's lock (hands_weigh_locked()), and while
  * the heap is in all sets that its free memory can put it in (`news` in heap.h). While hands are
- * open, the heap keeps no other blocks (kept.h). The best fit might not choose a block that a hand
- * gives: that is the price of not taking the lock.
+ * open, the heap parks no other blocks (parked.h). The best fit might not choose a block that a
+ * hand gives: that is the price of not taking the lock.
  *
  * Other code does not see hands. A block in a hand has the state of a block, is in the page map,
  * and is not live. The counters count it as free. A search that finds no free span, and code that
  * joins or gives up memory of the heap, first turns what is in hands into free spans
- * (kept_flush_locked(), hands_flush_locked()). So no request makes the heap grow, or fails, while a
- * hand has its memory. */
+ * (parked_flush_locked(), hands_flush_locked()). So no request makes the heap grow, or fails, while
+ * a hand has its memory. */
 #ifndef TARN_MEMORY_HANDS_H
 #define TARN_MEMORY_HANDS_H
 

@@ -30,7 +30,7 @@ struct following;
 struct hands;
 
 #define SLAB_CLASSES 40
-#define HEAP_KEPT 8
+#define HEAP_PARKED 8
 
 /* What the growths of a heap have done so far. The next growth decides by it (growth.c). All fields
  * are 0 when the heap begins a new life, and when it has given up all its memory. A member of the
@@ -93,26 +93,26 @@ struct heap {
                                            not in `summed` */
     struct tree_node by_longest;        /* sets_lock: in its store's `summed` */
     /* From this size on, a span that becomes free must be reported by heap_news_locked(). 0 in a
-     * new heap, and while its open batch is empty: every free is reported, and no block is kept. A
-     * granule: the heap is in its stream's list of unmarked heaps. SIZE_MAX: it is among its
+     * new heap, and while its open batch is empty: every free is reported, and no block is parked.
+     * A granule: the heap is in its stream's list of unmarked heaps. SIZE_MAX: it is among its
      * store's lenders too; only then may hands open. */
     size_t news;
     struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in its stream's list */
     bool unmarked;                                  /* it is in that list; changes under
                                                        sets_lock */
 
-    /* Kept blocks (kept.h), newest last. The lock of `part`. */
+    /* Parked blocks (parked.h), newest last. The lock of `part`. */
     struct counters_part part; /* its part of its store's counters */
     struct {
         size_t size; /* bytes */
         uintptr_t start;
         uint64_t before; /* the zone's state before the block was cut */
         struct span *span;
-    } kept[HEAP_KEPT];
-    atomic_uint kept_count;
-    atomic_bool keeps;             /* whether blocks may be kept */
-    bool kept_before;              /* while heaps_stop() is in force: `keeps` before it */
-    atomic_bool handed;            /* hands are open (hands.h), so nothing is kept here; changes
+    } parked[HEAP_PARKED];
+    atomic_uint parked_count;
+    atomic_bool parks;             /* whether blocks may be parked */
+    bool parked_before;            /* while heaps_stop() is in force: `parks` before it */
+    atomic_bool handed;            /* hands are open (hands.h), so nothing is parked here; changes
                                       under both locks */
     int contention;                /* how much threads compete for `lock` (hands_weigh_locked()) */
     _Atomic(struct hands *) hands; /* NULL until threads compete; changes under `lock` */

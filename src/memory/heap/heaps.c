@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 #include "memory/settings/hooks.h"
 
@@ -365,7 +365,7 @@ void heaps_stop(struct arena *arena)
     mutex_lock(&heaps_lock);
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
-        heap->kept_before = kept_pause_locked(heap);
+        heap->parked_before = parked_pause_locked(heap);
         caches_stop_locked(heap);
     }
 }
@@ -374,7 +374,7 @@ void heaps_go_on(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         caches_go_on_locked(heap);
-        kept_go_on_locked(heap, heap->kept_before);
+        parked_go_on_locked(heap, heap->parked_before);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

@@ -14,7 +14,7 @@
  * missing. The same is true of a stream's list of unmarked heaps, whose open batches need a mark
  * before the stream captures. */
 #include "memory/heap/heap.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
 #define HEAP_OF(at) (TREE_ENTRY(at, struct heap_member, node)->heap)
 
@@ -221,14 +221,14 @@ void heap_news_locked(struct heap *heap, size_t size)
     heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
-/* First kept blocks become free spans, and the new states make the next free do so too. So no block
- * is missed. */
+/* First parked blocks become free spans, and the new states make the next free do so too. So no
+ * block is missed. */
 void heap_lends_end_locked(struct heap *heap)
 {
     size_t granule = heap->arena->granule;
     if (!heap->lends || heap_has_free_locked(heap, granule))
         return;
-    kept_end_locked(heap);
+    parked_end_locked(heap);
     if (heap_has_free_locked(heap, granule))
         return;
     heap->lends = false;
@@ -239,10 +239,10 @@ void heap_lends_end_locked(struct heap *heap)
     mutex_unlock(&heap->arena->sets_lock);
 }
 
-/* Kept blocks: see heap_lends_end_locked(). */
+/* Parked blocks: see heap_lends_end_locked(). */
 void heap_unmarked_end_locked(struct heap *heap)
 {
-    kept_end_locked(heap);
+    parked_end_locked(heap);
     if (heap->batches.open_used)
         return;
     heap->news = 0;

@@ -36,7 +36,7 @@ struct heap *heap_next_of(struct store *store, const struct heap *heap);
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
 
 /* What is known of a heap's memory. It holds until anything in the heap changes: a span becomes
- * free or is taken, a block begins to wait, or a cache is used. Meanwhile the heap keeps no blocks,
+ * free or is taken, a block begins to wait, or a cache is used. Meanwhile the heap parks no blocks,
  * and its hands and caches are shut, so that the first change is made under the heap's lock. */
 enum {
     HEAP_BARE = 1,   /* nothing in it could serve others, not even after a wait: not among the
@@ -94,7 +94,7 @@ void heap_nobodys_end_locked(struct heap *heap);
 struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream,
                                 const struct heap *heap);
 /* Takes the heap out of that list, if its open batch is empty. Until something is freed, no block
- * of the heap is kept. */
+ * of the heap is parked. */
 void heap_unmarked_end_locked(struct heap *heap);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "memory/heap/following.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 
 #include <string.h>
@@ -301,8 +301,8 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
 }
 
 /* Completes the result, a span that was cut off a free one. A block cut with an alignment is never
- * kept, since kept spans serve only requests without one. If every free must be reported (`news` is
- * 0), none is kept. */
+ * parked, since parked spans serve only requests without one. If every free must be reported
+ * (`news` is 0), none is parked. */
 static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment,
                                uint64_t before)
 {
@@ -384,7 +384,7 @@ tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
-    kept_flush_stack_locked(heap);
+    parked_flush_stack_locked(heap);
     struct span *span = span_find_locked(heap, zone, size, alignment);
     for (unsigned hand = 0; !span && hands_are_open(heap) && hand < HANDS; hand++)
         if (hand_flush_locked(heap, hand))
@@ -493,7 +493,7 @@ void span_leave_shared_locked(struct span *span)
 
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more)
 {
-    kept_flush_locked(heap);
+    parked_flush_locked(heap);
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return TARN_ERROR_NO_ROOM;
@@ -671,7 +671,7 @@ bool heap_has_free_locked(const struct heap *heap, size_t size)
     return false;
 }
 
-/* Under the part's lock, because a thread that keeps a block, or takes a kept one, compares and
+/* Under the part's lock, because a thread that parks a block, or takes a parked one, compares and
  * changes the state under it. */
 void zones_change_locked(struct heap *heap)
 {

@@ -71,8 +71,8 @@ struct span {
      * that found the span in the page map may read them after the span has ended: an unused span
      * object keeps them. */
     _Atomic(struct heap *) heap;
-    /* The program has the block, and no code has claimed it (kept.h). Changes under the lock of the
-     * heap's part, or of the hand's. */
+    /* The program has the block, and no code has claimed it (parked.h). Changes under the lock of
+     * the heap's part, or of the hand's. */
     atomic_bool live;
 };
 
@@ -106,7 +106,8 @@ struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
     size_t bytes;           /* of the runs */
-    _Atomic uint64_t state; /* changes whenever the free spans change (kept.h); the heap's lock, or
+    _Atomic uint64_t
+        state; /* changes whenever the free spans change (parked.h); the heap's lock, or
                                the part's */
 };
 
@@ -190,8 +191,8 @@ bool span_has_piece_locked(const struct heap *heap, const struct span *span);
 bool heap_has_free_locked(const struct heap *heap, size_t size);
 /* Sets the order of a heap's free spans to that of its store. The heap has no memory. */
 void zones_init(struct heap *heap);
-/* Gives each zone a new state, so that no block that is live now is kept when it is freed
- * (kept.h). */
+/* Gives each zone a new state, so that no block that is live now is parked when it is freed
+ * (parked.h). */
 void zones_change_locked(struct heap *heap);
 
 #endif

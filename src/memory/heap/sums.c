@@ -5,7 +5,7 @@
  * in them. A heap is looked at again only after it has changed. */
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
 #include <string.h>
 
@@ -46,7 +46,7 @@ void heap_bare_locked(struct heap *heap)
 {
     if (heap->known & HEAP_BARE)
         return;
-    kept_end_locked(heap);
+    parked_end_locked(heap);
     caches_reclaim_locked(heap);
     if (heap->waiting.blocks || has_any_piece_locked(heap) || !heap->sets[HEAPS_OF_STORE].set)
         return;
@@ -125,7 +125,7 @@ void heap_sum_locked(struct heap *heap)
     size_t longest = 0;
     if (heap->known & HEAP_SUMMED || !heap->sets[HEAPS_OF_STORE].set)
         return;
-    kept_end_locked(heap);
+    parked_end_locked(heap);
     look_locked(heap, &sums, &longest);
     set_sums_locked(heap, &sums, longest);
     if (!heap->waiting.blocks)
@@ -146,8 +146,8 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     bool giver = heap->sets[HEAPS_GIVING].set, changed = heap->sets[HEAPS_CHANGED].set;
     if (used && (giver == !!(heap->known & HEAP_BARE) || changed == !!(heap->known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
-    if (heap->known && atomic_load(&heap->kept_count))
-        return "the heap keeps blocks, and something is known of it";
+    if (heap->known && atomic_load(&heap->parked_count))
+        return "the heap has parked blocks, and something is known of it";
     if (heap->known & HEAP_BARE &&
         (!atomic_load(&heap->resting) || heap->waiting.blocks || has_any_piece_locked(heap)))
         return "the heap has something to give, and no search finds it";

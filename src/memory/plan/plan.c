@@ -35,7 +35,7 @@
 #include "memory/growth/growth.h"
 #include "memory/heap/following.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
@@ -225,7 +225,7 @@ static bool follower_enter(struct heap *heap, unsigned number, struct plan_follo
     if (enters) {
         follower->most = heap->zones[ZONE_LARGE].bytes + reservation->size;
         follower->following.reservation = *reservation;
-        kept_close_locked(heap); /* a kept block would be found before the plan is asked */
+        parked_close_locked(heap); /* a parked block would be found before the plan is asked */
         following_begin_locked(heap, &follower->following);
     }
     mutex_unlock(&heap->lock);
@@ -287,7 +287,7 @@ void plan_end_locked(struct heap *heap)
     reservation_end(&follower->following.reservation, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))
-        kept_open_locked(heap);
+        parked_open_locked(heap);
 }
 
 struct plan_counts plan_counts(void)

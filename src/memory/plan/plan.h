@@ -45,7 +45,7 @@ tarn_status plan_serve_relocking(struct heap *heap, const struct request *reques
 
 /* Ends following, because the heap's stream is retired, its pool left behind, or all its memory
  * given up. Another heap may then follow the arena. Blocks in the reservation stay, and its holes
- * are unclaimed. The heap may keep blocks again, unless it is left behind. */
+ * are unclaimed. The heap may park blocks again, unless it is left behind. */
 void plan_end_locked(struct heap *heap);
 
 /* For tests: how many requests of the process went to their place in the plan, to free room of the

@@ -11,7 +11,7 @@
 #include "memory/growth/segment.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
@@ -209,7 +209,7 @@ void block_free_locked(struct block *block, bool look)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
-        kept_flush_stack_locked(heap); /* it may be the only block that the heap keeps */
+        parked_flush_stack_locked(heap); /* it may be the only block that the heap has parked */
         span_leave_map_locked(heap, block->span);
         span_give_locked(heap, block->span);
     }

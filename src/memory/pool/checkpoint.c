@@ -13,7 +13,7 @@
 #include "base/thread/process.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
 #include "memory/pool/referred.h"

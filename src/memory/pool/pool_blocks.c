@@ -4,7 +4,7 @@
 /* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/slab.h"
 #include "memory/pool/pool.h"
 

@@ -39,7 +39,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
@@ -295,7 +295,7 @@ static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
     struct exchange_part **last = &exchange->parts;
     if (!piece || piece->address != start || piece_is_anchored(piece))
         return TARN_OK;
-    kept_flush_locked(heap);
+    parked_flush_locked(heap);
     exchange->piece = piece;
     exchange->start = start;
     exchange->size = piece->size;

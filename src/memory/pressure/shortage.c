@@ -13,7 +13,7 @@
 #include "memory/arena/observe.h"
 #include "memory/arena/owners.h"
 #include "memory/heap/idle/wait.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/slab.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/pool.h"

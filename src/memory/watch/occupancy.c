@@ -101,15 +101,15 @@ size_t occupancy_pools(struct arena *arena, struct pool_occupancy *views, size_t
     return count;
 }
 
-/* Adds kept blocks, which are free but in no tree. */
-static void add_kept_locked(struct heap *heap, struct heap_occupancy *view)
+/* Adds parked blocks, which are free but in no tree. */
+static void add_parked_locked(struct heap *heap, struct heap_occupancy *view)
 {
     counters_part_lock(&heap->part);
-    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
     for (unsigned i = 0; i < count; i++) {
-        view->free += heap->kept[i].size;
-        if (heap->kept[i].size > view->largest_free)
-            view->largest_free = heap->kept[i].size;
+        view->free += heap->parked[i].size;
+        if (heap->parked[i].size > view->largest_free)
+            view->largest_free = heap->parked[i].size;
     }
     counters_part_unlock(&heap->part);
 }
@@ -135,7 +135,7 @@ static struct heap_occupancy occupancy_heap_locked(struct heap *heap)
         for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
             view.mapped += run->end - run->start;
     }
-    add_kept_locked(heap, &view);
+    add_parked_locked(heap, &view);
     return view;
 }
 

@@ -2,14 +2,15 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Takes pictures. Owns nothing. Stops all heaps of a device: takes their locks, revokes their
- * caches, and keeps no blocks. So no memory is on its way from one heap to another. The moment is
- * noted, and what the trace recorded of the device later is left out. A thread that frees without a
- * lock writes the trace a moment before its block is free: join_trace() finds such blocks. */
+ * caches, and has no parked blocks. So no memory is on its way from one heap to another. The moment
+ * is noted, and what the trace recorded of the device later is left out. A thread that frees
+ * without a lock writes the trace a moment before its block is free: join_trace() finds such
+ * blocks. */
 #include "memory/watch/picture.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/range/range.h"
 
 #include <stdlib.h>

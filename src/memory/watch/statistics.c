@@ -6,7 +6,7 @@
 #include "memory/watch/statistics.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
 /* The next heap of a store; if it is NULL, of the device. NULL starts and ends. */
 static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
@@ -31,7 +31,7 @@ static void reset_heaps(struct arena *arena, struct store *store, bool peak)
          heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
-            kept_flush_locked(heap);
+            parked_flush_locked(heap);
             caches_publish_locked(heap);
             if (peak)
                 counters_splits_reset_peak(&heap->splits);
@@ -68,7 +68,7 @@ void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats
          heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
-            kept_flush_locked(heap);
+            parked_flush_locked(heap);
             caches_count_locked(heap, stats);
             counters_add_splits(stats, &heap->splits);
         }

@@ -143,15 +143,15 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     return TARN_OK;
 }
 
-/* A kept block has the state of a block and the remembered size and start, and is not live. */
-static tarn_status kept_verify(const struct heap *heap)
+/* A parked block has the state of a block and the remembered size and start, and is not live. */
+static tarn_status parked_verify(const struct heap *heap)
 {
-    for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
-        const struct span *span = heap->kept[i].span;
-        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start ||
-            span->size != heap->kept[i].size || atomic_load(&span->heap) != heap ||
+    for (unsigned i = 0; i < atomic_load(&heap->parked_count); i++) {
+        const struct span *span = heap->parked[i].span;
+        if (span->state != SPAN_BLOCK || span->start != heap->parked[i].start ||
+            span->size != heap->parked[i].size || atomic_load(&span->heap) != heap ||
             atomic_load(&span->live) || span->uses)
-            return BROKEN(heap->kept[i].start, "what is kept is not a block that was freed");
+            return BROKEN(heap->parked[i].start, "what is parked is not a block that was freed");
     }
     return TARN_OK;
 }
@@ -185,13 +185,13 @@ static tarn_status hands_verify(const struct heap *heap)
 static tarn_status verify_locked(struct heap *heap, bool alone)
 {
     const char *contradiction = store_contradiction(heap->store);
-    tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
-    if (alone && !kept)
-        kept = hands_verify(heap);
+    tarn_status parked = alone ? parked_verify(heap) : TARN_OK;
+    if (alone && !parked)
+        parked = hands_verify(heap);
     if (contradiction)
         return BROKEN(0, contradiction);
-    if (kept)
-        return kept;
+    if (parked)
+        return parked;
     struct sums sums = {.alone = alone};
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct run *run = heap->zones[zone].runs; run; run = run->next) {

@@ -5,7 +5,7 @@
  * events, which do not wait. */
 #include "memory/heap/idle/batches.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
 /* All marks of a heap are on one stream. When one has finished, all earlier ones have too, also one
  * that cannot be queried because a capture has taken it. */
@@ -47,7 +47,7 @@ static void learn_locked(struct heap *heap, bool close, bool foreign)
 {
     batches_advance_locked(heap);
     if (close)
-        kept_flush_locked(heap);
+        parked_flush_locked(heap);
     if (!close || !heap->batches.open_used || heap->retired || heap->batches.count == HEAP_BATCHES)
         return;
     if ((foreign || !stream_is_foreign(heap->stream)) && batch_close_locked(heap) == TARN_OK)
@@ -66,7 +66,7 @@ void heap_learn_foreign_locked(struct heap *heap)
 
 tarn_status batches_end_prepare_locked(struct heap *heap)
 {
-    kept_flush_locked(heap);
+    parked_flush_locked(heap);
     batches_advance_locked(heap);
     return batch_close_locked(heap);
 }

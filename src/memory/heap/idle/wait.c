@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/capture_order.h"
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 #include "memory/settings/hooks.h"
 
@@ -490,7 +490,7 @@ static struct use_queue *queues_of(const struct heap *heap)
 size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
-    kept_flush_locked(heap);
+    parked_flush_locked(heap);
     for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
         look_at_queue_locked(&pass, queue);
     for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)

@@ -36,8 +36,8 @@ tarn_status uses_wait(struct use *sum);
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses,
                        size_t size);
 
-/* Frees waiting blocks whose uses have ended, and kept blocks. Returns the number of waiting blocks
- * that ended. Never waits.
+/* Frees waiting blocks whose uses have ended, and parked blocks. Returns the number of waiting
+ * blocks that ended. Never waits.
  *
  * It asks the driver once per stream, and once more per use that has ended since the last check. It
  * tries again to mark streams that could not be marked. It touches no block whose uses are all

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is known of a heap beside blocks that are kept without its lock (src/memory/heap/kept.h,
+/* What is known of a heap beside blocks that are parked without its lock (src/memory/heap/parked.h,
  * sums.c): a thread that allocates and frees one block, by the short lock of the heap's part or by
  * the heap's lock, and another that looks for memory, takes it, and notes that the heap is bare.
  *
  * What a thread does under the part's lock is several steps, because the zone's state also changes
  * under the heap's lock alone.
  *
- * A bare heap has no free memory and keeps no block, so a search that passes it over misses
- * nothing; a block is kept at most once.
+ * A bare heap has no free memory and parks no block, so a search that passes it over misses
+ * nothing; a block is parked at most once.
  *
  * check bare: all of that
  * long bare-long -DROUNDS=5
  * fault FAULT_UNLOCKED: the new state of a zone comes without the part's lock
- * fault FAULT_FLUSHED_FIRST: kept blocks are flushed before the zone has a new state
+ * fault FAULT_FLUSHED_FIRST: parked blocks are flushed before the zone has a new state
  * fault FAULT_NO_STATE: the zone keeps its state
- * fault FAULT_NOT_FLUSHED: kept blocks stay kept
+ * fault FAULT_NOT_FLUSHED: parked blocks stay parked
  * fault FAULT_SILENT: a free span leaves the heap bare
  */
 
@@ -27,7 +27,7 @@
 bit heap_lock, part_lock;
 byte state, states;  /* the zone's, and the highest number */
 byte before, after;  /* the block's */
-bit live, kept, freed; /* the block: handed out; kept; a free span */
+bit live, parked, freed; /* the block: handed out; parked; a free span */
 bit bare;
 
 #define LOCK(lock) atomic { !lock -> lock = 1 }
@@ -53,7 +53,7 @@ inline zones_change()
 /* span_give_locked(): under the heap's lock */
 inline span_give()
 {
-    assert(!freed && !live && !kept);
+    assert(!freed && !live && !parked);
     freed = 1;
     state_is_new();
 #ifndef FAULT_SILENT
@@ -61,12 +61,12 @@ inline span_give()
 #endif
 }
 
-/* kept_give_back_locked() */
+/* parked_give_back_locked() */
 inline kept_flush(was)
 {
     LOCK(part_lock);
     if
-    :: kept -> kept = 0; UNLOCK(part_lock); was = state; span_give(); state = was
+    :: parked -> parked = 0; UNLOCK(part_lock); was = state; span_give(); state = was
     :: else -> UNLOCK(part_lock)
     fi
 }
@@ -75,10 +75,10 @@ proctype user()
 {
     byte round, was;
     for (round : 1 .. ROUNDS) {
-        /* kept_take() */
+        /* parked_take() */
         LOCK(part_lock);
         if
-        :: kept && state == before -> kept = 0; state = after; live = 1
+        :: parked && state == before -> parked = 0; state = after; live = 1
         :: else
         fi;
         UNLOCK(part_lock);
@@ -98,10 +98,10 @@ proctype user()
             live = 1;
             UNLOCK(heap_lock)
         fi;
-        /* kept_give() */
+        /* parked_give() */
         LOCK(part_lock);
         if
-        :: state == after -> live = 0; state = before; assert(!kept); kept = 1
+        :: state == after -> live = 0; state = before; assert(!parked); parked = 1
         :: else
         fi;
         UNLOCK(part_lock);
@@ -149,7 +149,7 @@ proctype searcher()
 /* Whoever holds both locks sees what is so between two steps. */
 proctype reader()
 {
-    atomic { !heap_lock && !part_lock -> assert(!bare || (!kept && !freed)) }
+    atomic { !heap_lock && !part_lock -> assert(!bare || (!parked && !freed)) }
 }
 
 init { atomic { run user(); run searcher(); run reader() } }

@@ -1,60 +1,60 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow path of kept spans, and the claiming and ending of live blocks. A kept span has the
+/* The slow path of parked spans, and the claiming and ending of live blocks. A parked span has the
  * state of a block and is in the page map, but it is in no tree and not live. Functions that end in
  * _locked run under the heap's lock and take the lock of its part of the counters inside it. The
  * others take that lock alone. */
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 
-uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
-                            size_t requested)
+uintptr_t parked_take_counted(struct heap *heap, const struct thread *thread, size_t size,
+                              size_t requested)
 {
     struct counters *counters = NULL;
     uintptr_t address = 0;
     counters_take_up(&heap->arena->counters, &heap->part);
-    unsigned place = kept_find_locked(heap, thread, size);
+    unsigned place = parked_find_locked(heap, thread, size);
     if (place) {
-        counters = heap->store->counters; /* constant while blocks are kept */
+        counters = heap->store->counters; /* constant while blocks are parked */
         address =
-            kept_take_locked(heap, thread, place - 1, requested,
-                             counters_allocated_locked(counters, &heap->part, size, requested));
+            parked_take_locked(heap, thread, place - 1, requested,
+                               counters_allocated_locked(counters, &heap->part, size, requested));
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
     return address;
 }
 
-bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address,
-                       const struct thread *thread)
+bool parked_give_counted(struct heap *heap, struct span *span, uintptr_t address,
+                         const struct thread *thread)
 {
     struct counters *counters = NULL;
     counters_take_up(&heap->arena->counters, &heap->part);
-    bool keeps = kept_may_give_locked(heap, span, address, thread);
-    if (keeps) {
+    bool parks = parked_may_give_locked(heap, span, address, thread);
+    if (parks) {
         counters = heap->store->counters;
         counters_freed_and_completed_locked(counters, &heap->part, span->size, span->requested,
                                             span->oversize);
-        kept_give_locked(heap, span, thread);
+        parked_give_locked(heap, span, thread);
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
-    return keeps;
+    return parks;
 }
 
-static unsigned kept_detach(struct heap *heap, struct span *spans[HEAP_KEPT])
+static unsigned parked_detach(struct heap *heap, struct span *spans[HEAP_PARKED])
 {
     counters_part_lock(&heap->part);
-    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
     for (unsigned i = 0; i < count; i++)
-        spans[i] = heap->kept[i].span;
-    atomic_store_explicit(&heap->kept_count, 0, memory_order_relaxed);
+        spans[i] = heap->parked[i].span;
+    atomic_store_explicit(&heap->parked_count, 0, memory_order_relaxed);
     counters_part_unlock(&heap->part);
     return count;
 }
 
-void kept_give_back_locked(struct heap *heap)
+void parked_give_back_locked(struct heap *heap)
 {
-    struct span *spans[HEAP_KEPT];
-    unsigned count = kept_detach(heap, spans);
+    struct span *spans[HEAP_PARKED];
+    unsigned count = parked_detach(heap, spans);
     for (unsigned i = 0; i < count; i++) {
         struct zone *zone = &heap->zones[spans[i]->zone];
         uint64_t state = atomic_load_explicit(&zone->state, memory_order_relaxed);
@@ -64,50 +64,50 @@ void kept_give_back_locked(struct heap *heap)
     }
 }
 
-/* The new states come first. A block that another thread keeps before them is flushed here; after
- * them none is kept. */
-void kept_end_locked(struct heap *heap)
+/* The new states come first. A block that another thread parks before them is flushed here; after
+ * them none is parked. */
+void parked_end_locked(struct heap *heap)
 {
     zones_change_locked(heap);
-    kept_flush_stack_locked(heap);
+    parked_flush_stack_locked(heap);
     hands_close_locked(heap);
 }
 
-static bool set_keeps(struct heap *heap, bool keeps)
+static bool set_parks(struct heap *heap, bool parks)
 {
     counters_part_lock(&heap->part);
-    bool before = atomic_exchange_explicit(&heap->keeps, keeps, memory_order_relaxed);
+    bool before = atomic_exchange_explicit(&heap->parks, parks, memory_order_relaxed);
     counters_part_unlock(&heap->part);
     return before;
 }
 
-void kept_open_locked(struct heap *heap)
+void parked_open_locked(struct heap *heap)
 {
-    (void)set_keeps(heap, heap->store->kind.keeps && !fast_paths_are_barred());
+    (void)set_parks(heap, heap->store->kind.parks && !fast_paths_are_barred());
 }
 
-void kept_close_locked(struct heap *heap)
+void parked_close_locked(struct heap *heap)
 {
-    (void)kept_pause_locked(heap);
+    (void)parked_pause_locked(heap);
 }
 
-bool kept_pause_locked(struct heap *heap)
+bool parked_pause_locked(struct heap *heap)
 {
-    bool before = set_keeps(heap, false);
-    kept_flush_stack_locked(heap);
+    bool before = set_parks(heap, false);
+    parked_flush_stack_locked(heap);
     hands_close_locked(heap);
     return before;
 }
 
-void kept_go_on_locked(struct heap *heap, bool keeps)
+void parked_go_on_locked(struct heap *heap, bool parks)
 {
     bool lost = atomic_load(&heap->arena->device->lost);
-    (void)set_keeps(heap, keeps && !lost);
+    (void)set_parks(heap, parks && !lost);
 }
 
-void kept_lose(struct heap *heap)
+void parked_lose(struct heap *heap)
 {
-    (void)set_keeps(heap, false);
+    (void)set_parks(heap, false);
 }
 
 void span_begin_locked(struct heap *heap, struct span *span)

@@ -3,7 +3,7 @@
 
 /* Kept spans: a freed block that is given again as it is, seen by nobody else, and only where the
  * best fit would give the same. */
-#include "memory/heap/kept.h"
+#include "memory/heap/parked.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -23,9 +23,9 @@ static struct heap *heap_of_stream(tarn_stream stream, int device)
     return heap;
 }
 
-static unsigned kept(void)
+static unsigned parked(void)
 {
-    return atomic_load(&heap_of_stream(own, 0)->kept_count);
+    return atomic_load(&heap_of_stream(own, 0)->parked_count);
 }
 
 /* A heap with free memory of both zones, so that what is allocated next is cut off it. */
@@ -34,7 +34,7 @@ static void prepare(void)
     void *large = alloc_on(own, 60 * MIB), *small = alloc_on(own, MIB);
     OK(tarn_free(large));
     OK(tarn_free(small));
-    (void)stats_of(0); /* joins what is kept */
+    (void)stats_of(0); /* joins what is parked */
 }
 
 static void a_freed_block_is_given_again_without_a_search(void **state)
@@ -45,11 +45,11 @@ static void a_freed_block_is_given_again_without_a_search(void **state)
     void *block = alloc_on(own, 3 * MIB - 5);
     OK(tarn_free(block));
     /* Who looks finds free memory */
-    CHECK(kept() == 1 && stats_of(0).allocation[0].current == 0 && kept() == 0);
+    CHECK(parked() == 1 && stats_of(0).allocation[0].current == 0 && parked() == 0);
     CHECK(alloc_on(own, 3 * MIB) == block);
     OK(tarn_free(block));
-    CHECK(kept() == 1);
-    CHECK(alloc_on(own, 3 * MIB - 100) == block && kept() == 0); /* the same in units of 512 B */
+    CHECK(parked() == 1);
+    CHECK(alloc_on(own, 3 * MIB - 100) == block && parked() == 0); /* the same in units of 512 B */
     OK(tarn_pointer_info_get(block, &info));
     CHECK(info.requested == 3 * MIB - 100 && info.base == block && info.usable_size == 3 * MIB);
     OK(tarn_free(block));
@@ -66,13 +66,13 @@ static void nested_pairs_are_undone_and_done_again(void **state)
         blocks[i] = alloc_on(own, (i + 2) * MIB);
     for (size_t i = DEPTH; i-- > 0;)
         OK(tarn_free(blocks[i]));
-    CHECK(kept() == DEPTH);
+    CHECK(parked() == DEPTH);
     for (size_t i = 0; i < DEPTH; i++)
         CHECK(alloc_on(own, (i + 2) * MIB) == blocks[i]);
-    CHECK(kept() == 0);
+    CHECK(parked() == 0);
     for (size_t i = 0; i < DEPTH; i++)
         OK(tarn_free(blocks[i])); /* the first first: that undoes nothing but the last */
-    CHECK(kept() <= 1);
+    CHECK(parked() <= 1);
     nothing_is_left(0);
 }
 
@@ -104,7 +104,7 @@ static void *free_again(void *block)
     return NULL;
 }
 
-static void a_kept_block_is_not_live(void **state)
+static void a_parked_block_is_not_live(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -112,19 +112,19 @@ static void a_kept_block_is_not_live(void **state)
     prepare();
     void *block = alloc_on(own, 3 * MIB);
     OK(tarn_free(block));
-    CHECK(kept() == 1);
+    CHECK(parked() == 1);
     GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_extend(block, 4 * MIB), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_record_stream(block, lease(0)), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_pointer_info_get(block, &info), TARN_ERROR_INVALID_POINTER);
     assert_int_equal(pthread_create(&thread, NULL, free_again, block), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    CHECK(kept() == 1 && alloc_on(own, 3 * MIB) == block);
+    CHECK(parked() == 1 && alloc_on(own, 3 * MIB) == block);
     OK(tarn_free(block));
     nothing_is_left(0);
 }
 
-static void what_is_kept_is_joined_before_a_search(void **state)
+static void what_is_parked_is_joined_before_a_search(void **state)
 {
     (void)state;
     prepare();
@@ -134,14 +134,14 @@ static void what_is_kept_is_joined_before_a_search(void **state)
     uint64_t created = ledger_of(0).created;
     for (int i = 3; i-- > 0;)
         OK(tarn_free(blocks[i]));
-    CHECK(kept() == 3);
+    CHECK(parked() == 3);
     void *whole = alloc_on(own, 60 * MIB);
-    CHECK(whole == blocks[0] && ledger_of(0).created == created && kept() == 0);
+    CHECK(whole == blocks[0] && ledger_of(0).created == created && parked() == 0);
     OK(tarn_free(whole));
     nothing_is_left(0);
 }
 
-static void memory_that_is_kept_goes_to_other_streams_when_it_is_idle(void **state)
+static void memory_that_is_parked_goes_to_other_streams_when_it_is_idle(void **state)
 {
     (void)state;
     tarn_stream other = lease(0);
@@ -151,17 +151,17 @@ static void memory_that_is_kept_goes_to_other_streams_when_it_is_idle(void **sta
     block = alloc_on(own, 60 * MIB);
     work_on(own, block, 60 * MIB, 1000);
     OK(tarn_free(block));
-    CHECK(kept() == 1);
+    CHECK(parked() == 1);
     OK(tarn_device_limit_set(0, ledger_of(0).created));
     uint64_t before = time_now();
     OK(tarn_alloc_on(other, 50 * MIB, &there)); /* waits for the work, and for no more */
-    CHECK(time_now() - before >= 1000 && kept() == 0);
+    CHECK(time_now() - before >= 1000 && parked() == 0);
     OK(tarn_free(there));
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
-static void a_block_that_others_use_is_not_kept(void **state)
+static void a_block_that_others_use_is_not_parked(void **state)
 {
     (void)state;
     tarn_stream other = lease(0);
@@ -170,7 +170,7 @@ static void a_block_that_others_use_is_not_kept(void **state)
     OK(tarn_record_stream(block, other));
     work_on(other, block, 3 * MIB, 1000);
     OK(tarn_free(block));
-    CHECK(kept() == 0 && stats_of(0).active[0].current == 1);
+    CHECK(parked() == 0 && stats_of(0).active[0].current == 1);
     void *next = alloc_on(own, 3 * MIB);
     CHECK(next != block);
     OK(tarn_free(next));
@@ -187,15 +187,15 @@ static void a_retired_stream_keeps_nothing(void **state)
     void *block = alloc_on(adopted, 3 * MIB), *beside = alloc_on(adopted, 4 * MIB);
     struct heap *heap = heap_of_stream(adopted, 0);
     OK(tarn_free(beside));
-    CHECK(atomic_load(&heap->kept_count) == 1);
+    CHECK(atomic_load(&heap->parked_count) == 1);
     OK(tarn_stream_retire(adopted));
-    CHECK(atomic_load(&heap->kept_count) == 0);
+    CHECK(atomic_load(&heap->parked_count) == 0);
     OK(tarn_free(block));
-    CHECK(atomic_load(&heap->kept_count) == 0);
+    CHECK(atomic_load(&heap->parked_count) == 0);
     nothing_is_left(0);
 }
 
-/* The same requests on two devices, of which one keeps nothing: every block must come to lie at the
+/* The same requests on two devices, of which one parks nothing: every block must come to lie at the
  * same place. */
 static void the_placement_is_that_of_the_best_fit(void **state)
 {
@@ -212,13 +212,13 @@ static void the_placement_is_that_of_the_best_fit(void **state)
         OK(tarn_free(alloc_on(streams[device], 300 * MIB)));
         bases[device] = (char *)heap_of_stream(streams[device], device)->arena->base;
     }
-    heap_of_stream(streams[1], 1)->keeps = false;
+    heap_of_stream(streams[1], 1)->parks = false;
     for (int step = 0; step < STEPS; step++) {
         struct pair *pair =
             &pairs[random_next(&random) % (random_next(&random) % 4 ? BLOCKS / 6 : BLOCKS)];
         size_t size = (random_next(&random) % 6 + 1) << (random_next(&random) % 2 ? 20 : 18);
         bool fill = !pair->blocks[0];
-        hits += fill && kept();
+        hits += fill && parked();
         for (int device = 0; device < 2; device++) {
             OK(tarn_device_set(device));
             if (fill)
@@ -287,10 +287,10 @@ int main(void)
         cmocka_unit_test(a_freed_block_is_given_again_without_a_search),
         cmocka_unit_test(nested_pairs_are_undone_and_done_again),
         cmocka_unit_test(counters_are_exact_at_once),
-        cmocka_unit_test(a_kept_block_is_not_live),
-        cmocka_unit_test(what_is_kept_is_joined_before_a_search),
-        cmocka_unit_test(memory_that_is_kept_goes_to_other_streams_when_it_is_idle),
-        cmocka_unit_test(a_block_that_others_use_is_not_kept),
+        cmocka_unit_test(a_parked_block_is_not_live),
+        cmocka_unit_test(what_is_parked_is_joined_before_a_search),
+        cmocka_unit_test(memory_that_is_parked_goes_to_other_streams_when_it_is_idle),
+        cmocka_unit_test(a_block_that_others_use_is_not_parked),
         cmocka_unit_test(a_retired_stream_keeps_nothing),
         cmocka_unit_test(the_placement_is_that_of_the_best_fit),
         cmocka_unit_test(two_threads_keep_and_take_in_one_heap),
