@@ -171,9 +171,9 @@ static void each_row_says_what_it_is_to_say(void **state)
 {
     static const char *const rows[STORE_KINDS] = {
         [KIND_VIRTUAL] =
-            "virtual: pieces reuses slabs keeps plans compacts suspends exports 1 may 3",
+            "virtual: pieces reuses slabs parks plans compacts suspends exports 1 may 3",
         [KIND_REGISTRABLE] =
-            "registrable: pieces whole reuses keeps fixed suspends exports 2 may 1",
+            "registrable: pieces whole reuses parks fixed suspends exports 2 may 1",
         [KIND_PLAIN] = "plain: whole rules reuses slabs exports 0 may 29",
         [KIND_UNCACHED] = "uncached: whole exports 0 may 0",
         [KIND_DRIVERS] = "driver's: whole ordered exports 0 may 0",
