@@ -117,12 +117,12 @@ extern "C" {
     X(CUSPARSELT, 16, cusparselt)
 
 /* The numbers of the list. */
-enum {
+typedef enum tarn_library_number {
 #define TARN_LIBRARY_ENUM(NAME, number, name) TARN_LIBRARY_##NAME = number,
     TARN_LIBRARY_LIST(TARN_LIBRARY_ENUM)
 #undef TARN_LIBRARY_ENUM
         TARN_MAX_LIBRARIES = 63 /* numbers go from 1 to this */
-};
+} tarn_library_number;
 
 /* Which driver a library needs. */
 typedef enum tarn_platform {
