@@ -4,22 +4,29 @@
 #
 # `make dist` packs the same bytes from two clones, under the version that the library says. The line of docs/building.md builds the library
 # of what was packed, without CMake.
+#
+# Only the first clone compresses, because that takes most of this test's time and adds nothing to what the clones differ in.
 set -euo pipefail
 cd "$TARN_SOURCE"
 fail() { echo "dist: $*" >&2; exit 1; }
 git rev-parse HEAD >/dev/null 2>&1 || { echo "dist: this is no clone"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git clone --quiet --no-hardlinks . "$work/one"
-git clone --quiet --no-hardlinks . "$work/two/deeper"
+git clone --quiet --shared . "$work/one"
+git clone --quiet --shared . "$work/two/deeper"
 git -C "$work/two/deeper" config tar.umask user
+mkdir "$work/plain"
+printf '#!/bin/sh\nexec cat\n' >"$work/plain/xz"
+chmod +x "$work/plain/xz"
 for way in 'one 022' 'two/deeper 077'; do
     clone=$work/${way% *}
     cp scripts/dist "$clone/scripts" # as it is here, committed or not
-    (umask "${way#* }" && cd / && "$clone/scripts/dist" "$clone/build" >/dev/null)
+    path=$PATH
+    [ "$clone" = "$work/one" ] || path=$work/plain:$PATH
+    (umask "${way#* }" && cd / && PATH=$path "$clone/scripts/dist" "$clone/build" >/dev/null)
 done
 packed=$(echo "$work"/one/build/tarn-*.tar.xz)
-cmp "$packed" "$work/two/deeper/build/${packed##*/}" || fail "two clones give two files"
+xz -dc "$packed" | cmp - "$work/two/deeper/build/${packed##*/}" || fail "two clones give two files"
 
 tar -C "$work" -xf "$packed"
 cd "$work"/tarn-*/ || exit 1
