@@ -150,7 +150,7 @@ typedef enum tarn_pool_state {
     TARN_POOL_RUNS,     /* it is not suspended */
     TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h)
                            and includes it */
-    TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
+    TARN_POOL_SAVED,    /* suspended; the contents of live blocks are in host memory */
     TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
 } tarn_pool_state;
 
@@ -232,7 +232,7 @@ TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers
  * The call first waits for the work queued on the pool's
  * streams and on streams recorded for its blocks, streams of other devices among them. If a graph
  * holds a reference, or one of these streams is a found one (tarn_stream_find()), it waits for all
- * work of the device, which ends a capture that does not show (stream.h). With `keep`, the contents
+ * work of the device, which ends a capture that does not show (stream.h). With `save`, the contents
  * of live blocks are first copied to host memory, by the legacy stream: as many bytes as the live
  * blocks and the slabs of small blocks have. Nothing else may use the pool's memory during the
  * call, or be queued to use it.
@@ -256,13 +256,13 @@ TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers
  *                                   another device; or the call would wait for all work of the
  *                                   device, and a capture shows (stream.h). The capture survives
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
-TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
+TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool save);
 
 /* Resumes a suspended pool: gives it memory at the same addresses, with the contents if they were
- * kept. On failure the pool stays suspended and nothing is lost. If memory is short, idle memory of
- * the default pool and unused workspaces (tarn/handle.h) are released first. A suspended pool whose
- * last reference was dropped cannot be resumed: its live blocks can only be freed. Contents are
- * copied by the legacy stream.
+ * saved. On failure the pool stays suspended and nothing is lost. If memory is short, idle memory
+ * of the default pool and unused workspaces (tarn/handle.h) are released first. A suspended pool
+ * whose last reference was dropped cannot be resumed: its live blocks can only be freed. Contents
+ * are copied by the legacy stream.
  *
  * The live blocks need memory, in whole granules; free addresses need none. But if a graph or an
  * open capture holds the pool, all that it had mapped comes back, because a replay of the graph

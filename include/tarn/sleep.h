@@ -7,7 +7,7 @@
  * (tarn_sleeper_add()).
  *
  * A sleep has two steps, for programs with several ranks. tarn_sleep_prepare() waits for work, and
- * copies the contents that are to be kept into host memory. It gives back no device memory, so
+ * copies the contents that are to be saved into host memory. It gives back no device memory, so
  * tarn_sleep_cancel() can undo it without a driver call. When all ranks have prepared,
  * tarn_sleep_commit() gives the memory back. tarn_sleep() does both steps. Memory that cannot be
  * given back is reported as *residue*, with the reason.
@@ -47,7 +47,7 @@ extern "C" {
 
 /* What happens to the contents of a pool's live blocks. */
 typedef enum tarn_sleep_contents {
-    TARN_SLEEP_KEEP,    /* they are kept in host memory */
+    TARN_SLEEP_SAVE,    /* they are saved in host memory */
     TARN_SLEEP_DISCARD, /* they are undefined afterwards */
     TARN_SLEEP_LEAVE    /* the pool does not sleep */
 } tarn_sleep_contents;
@@ -121,7 +121,7 @@ typedef struct tarn_residue {
     size_t count;             /* number of items that stay; those beyond `room` are not stored */
     size_t before;            /* bytes that tarn reserved on all devices when the sleep began */
     size_t after;             /* bytes that it reserves now */
-    size_t kept;              /* bytes of contents in host memory */
+    size_t saved;             /* bytes of contents in host memory */
 } tarn_residue;
 
 /* Whether the process sleeps. */
@@ -191,7 +191,7 @@ typedef struct tarn_sleeper_info {
  *   TARN_ERROR_INVALID_ARGUMENT   a default pool, not a pool, or not a tag */
 TARN_API tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
 
-/* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which
+/* Prepares a sleep. With `options` NULL everything sleeps, and contents are saved. `residue`, which
  * may be NULL, gets what would stay. Waits for the work of the sleepers and of the pools. If the
  * call fails, the process is awake, with its contents.
  *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it
@@ -247,7 +247,7 @@ TARN_API tarn_status tarn_sleep_cancel(void);
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
 /* Wakes the process: gives its pools memory again, at the same addresses, with the contents that
- * were kept. Handles, workspaces and pinned memory are created again on demand, even before the
+ * were saved. Handles, workspaces and pinned memory are created again on demand, even before the
  * wake. A pool without references is not resumed. When all pools run, the sleepers wake. On failure
  * those that woke are awake, the others sleep on and have lost nothing; repeat the call. After
  * TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.

@@ -28,7 +28,7 @@ def test_pools_sleep_with_their_contents():
     kept, lost = filled(first, 8 * MIB, 7), filled(second, 8 * MIB, 9)
     addresses, outside = (kept.ptr, lost.ptr), tarn.alloc(4 * MIB)
     slept = tarn.sleep(discard=["cache"])
-    assert slept.before - slept.after >= 16 * MIB and 8 * MIB <= slept.kept < 16 * MIB, slept
+    assert slept.before - slept.after >= 16 * MIB and 8 * MIB <= slept.saved < 16 * MIB, slept
     assert tarn.memory_reserved() == slept.after
     stays = [item for item in slept.residue if item.reason == "default_pool"]
     assert stays and stays[0].bytes >= 4 * MIB and stays[0].device == 0 and "default pool" in stays[0].text
@@ -50,7 +50,7 @@ def test_names_choose_who_stays_awake():
     assert [item.bytes >= 4 * MIB for item in slept.residue if item.reason == "left"] == [True], slept
     tarn.wake()
     tarn.set_pool_tag(pool, None)
-    assert tarn.sleep(leave=["weights"], keep_contents=False).kept == 0
+    assert tarn.sleep(leave=["weights"], save_contents=False).saved == 0
     with pytest.raises(tarn.BusyError):
         tarn.sleep()
     tarn.wake()
@@ -253,7 +253,7 @@ def test_a_sleeper_of_a_closed_pool_is_refused():
 
 
 def test_names_are_given_in_a_list():
-    for argument in ("discard", "keep", "leave"):
+    for argument in ("discard", "save", "leave"):
         with pytest.raises(TypeError, match=f"{argument}: a list of names is wanted, .'cache'."):
             tarn.sleep(**{argument: "cache"})
         for wrong in ([1], b"cache", [b"cache"]):

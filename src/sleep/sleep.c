@@ -38,7 +38,7 @@ struct member {
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
     tarn_residue_reason reason; /* STAYS; 0: it was suspended before, woken or cancelled, or only
                                    the sleep refers to it */
-    bool keep;
+    bool saves;
 };
 
 static struct {
@@ -220,7 +220,7 @@ static void stay(struct member *member, tarn_residue_reason reason)
 static bool is_suspended(struct pool *pool)
 {
     int state = atomic_load(&pool->state);
-    return state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED;
+    return state == TARN_POOL_SAVED || state == TARN_POOL_DISCARDED;
 }
 
 static tarn_residue_reason why_it_stays(struct pool *pool)
@@ -243,10 +243,10 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
         stay(member, suspends ? TARN_RESIDUE_LEFT : TARN_RESIDUE_PLAIN);
         return TARN_OK;
     }
-    member->keep = contents == TARN_SLEEP_KEEP;
+    member->saves = contents == TARN_SLEEP_SAVE;
     error_attempt_begin(&before);
     tarn_status status = pool_sleep_prepare(
-        pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store), waited);
+        pool, member->saves, sleepers_release(pool) && anchors_any(&pool->store), waited);
     error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
     if (!status) {
         member->state = PREPARED;
@@ -442,8 +442,8 @@ static void residue_of_pools(tarn_residue *residue)
                                                      .device = store->arena->device->number,
                                                      .pool = {store->id[0], store->id[1]},
                                                      .bytes = bytes});
-        if (member->state != STAYS && member->keep)
-            residue->kept += contents_bytes(&member->pool->contents);
+        if (member->state != STAYS && member->saves)
+            residue->saved += contents_bytes(&member->pool->contents);
     }
 }
 
@@ -455,7 +455,7 @@ static void residue_take(tarn_residue *given)
     struct error_before before;
     if (!given || sized_read("tarn_residue", given, &residue, sizeof residue))
         return;
-    residue.count = residue.kept = 0;
+    residue.count = residue.saved = 0;
     residue.before = sleeping.before;
     residue.after = reserved_in_all();
     error_attempt_begin(&before);

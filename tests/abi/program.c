@@ -325,7 +325,7 @@ static void pools(void)
     OK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &block));
     OK(tarn_pool_suspend(pool, true));
     OK(tarn_pool_info_get(pool, &info.value));
-    CHECK(info.value.state == TARN_POOL_KEPT);
+    CHECK(info.value.state == TARN_POOL_SAVED);
     CHECK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED);
     OK(tarn_pool_resume(pool));
     OK(tarn_free(block));

@@ -143,7 +143,7 @@ static void memory_goes_and_comes_back(void **state)
     OK(tarn_sleep(&options, &residue));
     CHECK(state_now() == TARN_SLEEP_ASLEEP);
     CHECK(residue.before == before && residue.after == 0 && residue.count == 0);
-    CHECK(residue.kept > weights.blocks[4].size && reserved_on(0) == 0 && reserved_on(1) == 0);
+    CHECK(residue.saved > weights.blocks[4].size && reserved_on(0) == 0 && reserved_on(1) == 0);
     void *none = NULL;
     GIVES(tarn_pool_alloc(weights.pool, weights.stream, 1000, &none), TARN_ERROR_SUSPENDED);
     OK(tarn_wake());
@@ -165,7 +165,7 @@ static void a_prepare_is_undone_without_a_driver(void **state)
     size_t reserved = reserved_on(0);
     tarn_residue residue = residue_new();
     OK(tarn_sleep_prepare(NULL, &residue));
-    CHECK(state_now() == TARN_SLEEP_PREPARED && reserved_on(0) == reserved && residue.kept > 0);
+    CHECK(state_now() == TARN_SLEEP_PREPARED && reserved_on(0) == reserved && residue.saved > 0);
     CHECK(filled_is_right(&filled));
     void *none = NULL;
     GIVES(tarn_pool_alloc(filled.pool, filled.stream, 1000, &none), TARN_ERROR_SUSPENDED);
@@ -456,7 +456,7 @@ static void pools_that_slept_before_sleep_on(void **state)
     OK(tarn_pool_resume(other.pool)); /* before the wake, which finds it awake */
     OK(tarn_wake());
     pool_state = pool_info_of(mine.pool).state;
-    CHECK(pool_state == TARN_POOL_KEPT && filled_is_right(&other));
+    CHECK(pool_state == TARN_POOL_SAVED && filled_is_right(&other));
     OK(tarn_pool_resume(mine.pool));
     CHECK(filled_is_right(&mine));
     filled_end(&mine);
@@ -671,7 +671,7 @@ static void a_pool_that_is_resumed_between_commits_has_left(void **state)
         hit = failure_hits() > 0;
         failure_clear();
         pool_state = pool_info_of(filled[0].pool).state;
-        bool resumes = state_now() == TARN_SLEEP_PREPARED && pool_state == TARN_POOL_KEPT;
+        bool resumes = state_now() == TARN_SLEEP_PREPARED && pool_state == TARN_POOL_SAVED;
         if (resumes)
             OK(tarn_pool_resume(filled[0].pool));
         if (state_now() == TARN_SLEEP_PREPARED)

@@ -66,7 +66,7 @@ static void the_rest_of_the_process_wakes(void **state)
     /* Its answers would be failures */
     CHECK(calls_of(0, "capture_status") + calls_of(0, "is_active") == asked);
     CHECK(state_now() == TARN_SLEEP_AWAKE && woken == 1);
-    CHECK(state_of(pools[0]) == TARN_POOL_KEPT && state_of(pools[1]) == TARN_POOL_RUNS);
+    CHECK(state_of(pools[0]) == TARN_POOL_SAVED && state_of(pools[1]) == TARN_POOL_RUNS);
     CHECK(blocks[1][0] == 2 && memcmp(blocks[1], blocks[1] + 1, BLOCK - 1) == 0);
     OK(tarn_sleep(NULL, NULL)); /* without what is lost */
     OK(tarn_wake());

@@ -214,7 +214,7 @@ static void the_newest_sleeps_first_and_the_oldest_wakes_first(void **state)
     OK(tarn_sleep(NULL, &residue));
     were("pCpBpAcCcBcA");
     CHECK(residue.count == 0 && residue.after == 0); /* what was anchored has gone */
-    all_are(TARN_POOL_KEPT);
+    all_are(TARN_POOL_SAVED);
     CHECK(info_of(&sleepers[1]).state == TARN_SLEEPER_ASLEEP);
     OK(tarn_wake());
     were("wAwBwC");
@@ -266,7 +266,8 @@ static void one_that_refuses_is_residue(void **state)
     CHECK(items[2].reason == TARN_RESIDUE_SLEEPER && items[2].bytes == 5 &&
           items[2].count == sleepers[2].number);
     CHECK(items[2].device == 0 && strstr(items[2].text, "what a sleeper has") == items[2].text);
-    CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS && pool_state(&sleepers[2]) == TARN_POOL_KEPT);
+    CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS &&
+          pool_state(&sleepers[2]) == TARN_POOL_SAVED);
     OK(tarn_wake());
     were("wAwC");
     OK(tarn_sleep(NULL, &residue)); /* and the next time it sleeps */
@@ -298,7 +299,8 @@ static void anchors_of_others_keep_a_pool_awake(void **state)
     were("pCpBpAcCcBcA");
     CHECK(residue.count == 1 && items[0].reason == TARN_RESIDUE_REGISTERED &&
           items[0].bytes == residue.after);
-    CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS && pool_state(&sleepers[0]) == TARN_POOL_KEPT);
+    CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS &&
+          pool_state(&sleepers[0]) == TARN_POOL_SAVED);
     CHECK(block_is_right(&sleepers[1]));
     OK(tarn_free(alloc_in(sleepers[1].pool, sleepers[1].stream, 1000)));
     OK(tarn_wake());
@@ -329,7 +331,7 @@ static void after_a_commit_that_fails_it_goes_on_or_back(void **state)
         } else {
             OK(tarn_sleep_commit(NULL));
             were("cBcA");
-            all_are(TARN_POOL_KEPT);
+            all_are(TARN_POOL_SAVED);
             OK(tarn_wake());
             were("wAwBwC");
         }
@@ -536,7 +538,7 @@ static void model_step(uint64_t *random)
         CHECK(state_now() != TARN_SLEEP_AWAKE ||
               (sleeper->state == AWAKE && pool_state(sleeper) == TARN_POOL_RUNS));
         CHECK(state_now() != TARN_SLEEP_ASLEEP || sleeper->state != PREPARED);
-        CHECK(pool_state(sleeper) != TARN_POOL_KEPT || !sleeper->anchored);
+        CHECK(pool_state(sleeper) != TARN_POOL_SAVED || !sleeper->anchored);
     }
 }
 

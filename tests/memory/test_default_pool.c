@@ -41,7 +41,7 @@ static void it_is_one_and_counts_nothing(void **state)
     (void)state;
     tarn_pool *again = NULL, *second = NULL, *none = NULL;
     tarn_pool_id id = {7, 7};
-    tarn_pool_state runs = TARN_POOL_KEPT;
+    tarn_pool_state runs = TARN_POOL_SAVED;
     unsigned count = 0;
     int device = -1;
     OK(tarn_pool_default(TARN_CURRENT_DEVICE, &again));

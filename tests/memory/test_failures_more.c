@@ -67,16 +67,16 @@ static bool is_suspended(void)
     return state != TARN_POOL_RUNS;
 }
 
-static void suspend_and_resume(bool keep_contents)
+static void suspend_and_resume(bool save_contents)
 {
     if (!make(&(tarn_pool_options){0}))
         return;
     take(t.streams[0], 2 * MIB);
     take(t.streams[1], 3000);
-    if (!keep_contents)
+    if (!save_contents)
         for (int i = 0; i < kept.count; i++)
             kept.blocks[i].checked = false;
-    tarn_status status = tarn_pool_suspend(t.pool, keep_contents);
+    tarn_status status = tarn_pool_suspend(t.pool, save_contents);
     bool done = status == TARN_ERROR_NOT_SUPPORTED || TRY(status); /* plain segments cannot be */
     /* In part, where not all could be undone */
     t.suspended = is_suspended();

@@ -493,7 +493,7 @@ static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
         CHECK(communicator.suspended);
         OK(tarn_wake());
         now = pool_info_of(pool).state;
-        CHECK(now == TARN_POOL_KEPT && communicator.suspended == (bool)both &&
+        CHECK(now == TARN_POOL_SAVED && communicator.suspended == (bool)both &&
               registered.suspended == (bool)both && fake_registrations() == 0);
         OK(tarn_pool_resume(pool));
         OK(tarn_nccl_resume(&registered));

@@ -153,14 +153,14 @@ static void the_memory_goes_and_comes_back_with_its_contents(void **state)
     begin();
     int64_t live = stats_of(0).allocated_bytes[0].current;
     OK(tarn_pool_suspend(pool, true));
-    CHECK(state_of() == TARN_POOL_KEPT && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+    CHECK(state_of() == TARN_POOL_SAVED && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     CHECK(stats_of(0).reserved_bytes[0].current == 0 &&
           stats_of(0).allocated_bytes[0].current == live);
     verify(0);
     void *all = alloc_on(stream, MEMORY); /* which others can have meanwhile */
     memset(all, 0xff, MEMORY);
     GIVES(tarn_pool_resume(pool), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(state_of() == TARN_POOL_KEPT);
+    CHECK(state_of() == TARN_POOL_SAVED);
     verify(0);
     OK(tarn_free(all)); /* idle memory of the default pool makes room */
     OK(tarn_pool_resume(pool));
@@ -452,7 +452,7 @@ static void failing_end(void)
 static void fails_to_resume(void)
 {
     GIVES(tarn_pool_resume(pool), TARN_ERROR_DRIVER);
-    CHECK(state_of() == TARN_POOL_KEPT);
+    CHECK(state_of() == TARN_POOL_SAVED);
 }
 
 /* All copies begun, or some; then a resume that cannot wait for them either, and one that gets
@@ -466,7 +466,7 @@ static void contents_stay_where_nobody_knows_of_the_copies_out(void **state)
         failing.copies_left = copies;
         failing.synchronizes = copies != 0;
         GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
-        CHECK(state_of() == (copies ? TARN_POOL_KEPT : TARN_POOL_RUNS));
+        CHECK(state_of() == (copies ? TARN_POOL_SAVED : TARN_POOL_RUNS));
         if (copies) {
             GIVES(tarn_pool_resume(pool), TARN_ERROR_DRIVER);
             nothing_fails();
@@ -515,7 +515,7 @@ static void contents_stay_where_the_memory_neither_goes_nor_comes_back(void **st
         failing.unmaps_left = unmaps;
         failing.maps = true;
         GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
-        CHECK(state_of() == TARN_POOL_KEPT);
+        CHECK(state_of() == TARN_POOL_SAVED);
         verify(0);
         fails_to_resume();
         nothing_fails();
@@ -545,7 +545,7 @@ static void a_pool_suspended_in_part_can_be_released(void **state)
         failing.maps = way >= 2;
         failing.unmaps_left = way < 2 ? -1 : 1;
         GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
-        CHECK(state_of() == TARN_POOL_KEPT);
+        CHECK(state_of() == TARN_POOL_SAVED);
         for (int i = 0; i < BLOCKS && way % 2; i++) {
             OK(tarn_free(blocks[i]));
             blocks[i] = NULL;
@@ -626,7 +626,7 @@ static void it_waits_for_growth_that_is_under_way(void **state)
     OK(tarn_pool_suspend(pool, true));
     CHECK(pthread_join(thread, NULL) == 0);
     failing_end();
-    CHECK(state_of() == TARN_POOL_KEPT && !atomic_load(&together));
+    CHECK(state_of() == TARN_POOL_SAVED && !atomic_load(&together));
     verify(0);
     OK(tarn_pool_resume(pool));
     check_contents();

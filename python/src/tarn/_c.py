@@ -136,7 +136,7 @@ class tarn_segments(IntEnum):
 class tarn_pool_state(IntEnum):
     TARN_POOL_RUNS = 0
     TARN_POOL_CHANGES = 1
-    TARN_POOL_KEPT = 2
+    TARN_POOL_SAVED = 2
     TARN_POOL_DISCARDED = 3
 
 
@@ -203,7 +203,7 @@ class tarn_import_state(IntEnum):
 
 
 class tarn_sleep_contents(IntEnum):
-    TARN_SLEEP_KEEP = 0
+    TARN_SLEEP_SAVE = 0
     TARN_SLEEP_DISCARD = 1
     TARN_SLEEP_LEAVE = 2
 
@@ -710,7 +710,7 @@ class tarn_residue(Structure):
         ("count", c_size_t),
         ("before", c_size_t),
         ("after", c_size_t),
-        ("kept", c_size_t),
+        ("saved", c_size_t),
     ]
 
 class tarn_sleeper_options(Structure):
@@ -918,7 +918,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
     "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
-    "tarn_pool_suspend": (c_int, [c_void_p, c_bool], "pool keep"),
+    "tarn_pool_suspend": (c_int, [c_void_p, c_bool], "pool save"),
     "tarn_pool_resume": (c_int, [c_void_p], "pool"),
     "tarn_pool_checkpoint": (c_int, [c_void_p, POINTER(c_void_p)], "pool checkpoint"),
     "tarn_checkpoint_destroy": (c_int, [c_void_p], "checkpoint"),

@@ -260,9 +260,9 @@ class Pool(Owning, Enterable):
         """Gives idle memory back to the device until at most `keep` bytes stay reserved. Waits for work that still uses it."""
         check(lib.tarn_pool_trim(self.pointer, keep))
 
-    def suspend(self, *, keep_contents: bool = True) -> None:
-        """Gives all memory back and keeps the addresses. With `keep_contents` the contents of live blocks are kept in host memory."""
-        check(lib.tarn_pool_suspend(self.pointer, keep_contents))
+    def suspend(self, *, save_contents: bool = True) -> None:
+        """Gives all memory back and keeps the addresses. With `save_contents` the contents of live blocks are saved in host memory."""
+        check(lib.tarn_pool_suspend(self.pointer, save_contents))
 
     def resume(self) -> None:
         """Takes memory again, at the same addresses."""

@@ -30,7 +30,7 @@ class Slept(NamedTuple):
     """What a sleep has given back, and what stays."""
     before: int  #: bytes that tarn had reserved of all devices
     after: int  #: and has reserved while the process sleeps
-    kept: int  #: bytes of contents in host memory
+    saved: int  #: bytes of contents in host memory
     residue: List[Residue]
 
 
@@ -200,16 +200,16 @@ def set_pool_tag(pool: Pool, name: Optional[str]) -> None:
     check(lib.tarn_pool_tag_set(pool.pointer, tag_number(name)))
 
 
-def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iterable[str] = (), leave: Iterable[str] = (),
+def sleep(*, save_contents: bool = True, discard: Iterable[str] = (), save: Iterable[str] = (), leave: Iterable[str] = (),
           pools: bool = True, handles: bool = True, pinned: bool = True, sleepers: bool = True) -> Slept:
     """Gives the memory of private pools back to the devices, with handles and pinned memory that nobody has, and what each Sleeper has.
     Addresses stay, and graphs.
 
-    Contents are kept in host memory, or not, as `keep_contents` says; pools with the names in `discard`, `keep` and `leave`
+    Contents are saved in host memory, or not, as `save_contents` says; pools with the names in `discard`, `save` and `leave`
     (set_pool_tag()) are treated as those say, `leave` being that they stay awake. Nothing may use memory that sleeps until wake().
     After a failure the process is awake, with its contents, unless what failed came too late to undo: sleep_state() tells."""
     kinds, named = _c.tarn_sleep_contents, []
-    for argument, names, kind in (("discard", discard, kinds.TARN_SLEEP_DISCARD), ("keep", keep, kinds.TARN_SLEEP_KEEP),
+    for argument, names, kind in (("discard", discard, kinds.TARN_SLEEP_DISCARD), ("save", save, kinds.TARN_SLEEP_SAVE),
                                   ("leave", leave, kinds.TARN_SLEEP_LEAVE)):
         if isinstance(names, str):
             raise TypeError(f"{argument}: a list of names is wanted, [{names!r}] instead of {names!r}")
@@ -223,11 +223,11 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
     if not what:
         raise ValueError("sleep: pools, handles, pinned and sleepers are all False, so nothing would sleep")
     options = _c.tarn_sleep_options(size=sizeof(_c.tarn_sleep_options), what=what, rules=rules, rule_count=len(named),
-                                    contents=kinds.TARN_SLEEP_KEEP if keep_contents else kinds.TARN_SLEEP_DISCARD)
+                                    contents=kinds.TARN_SLEEP_SAVE if save_contents else kinds.TARN_SLEEP_DISCARD)
     items = (_c.tarn_residue_item * 256)()
     residue = _c.tarn_residue(size=sizeof(_c.tarn_residue), items=items, room=len(items))
     _callbacks.check(lib.tarn_sleep(byref(options), byref(residue)))
-    return Slept(residue.before, residue.after, residue.kept, [_residue(item) for item in items[:min(residue.count, len(items))]])
+    return Slept(residue.before, residue.after, residue.saved, [_residue(item) for item in items[:min(residue.count, len(items))]])
 
 
 def wake() -> None:

@@ -6,8 +6,8 @@
  *
  * A driver copies pageable memory through its own buffer, with one thread. Large contents are
  * copied faster in chunks through pinned memory: while the device copies one chunk, copiers copy
- * others between pinned memory and the place where they are kept. The driver copies small contents,
- * and all contents if there is no pinned memory or no thread. */
+ * others between pinned memory and the place where they are saved. The driver copies small
+ * contents, and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -19,8 +19,8 @@
 /* Allocating pinned memory takes about 0.25 ms per MiB, so small contents are copied without. */
 struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = (size_t)4 << 20};
 
-struct kept {
-    struct kept *next;
+struct saved {
+    struct saved *next;
     uintptr_t start;
     size_t size; /* 0: everything in it was left out */
     char *copy;
@@ -42,40 +42,40 @@ struct staging {
     struct stage stages[STAGES];
 };
 
-static struct object_pool kept_objects = OBJECT_POOL(struct kept);
+static struct object_pool saved_objects = OBJECT_POOL(struct saved);
 static struct object_pool staging_objects = OBJECT_POOL(struct staging);
 
 tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size)
 {
-    struct kept *kept = object_alloc(&kept_objects);
-    void *copy = kept ? pages_map(size) : NULL;
+    struct saved *saved = object_alloc(&saved_objects);
+    void *copy = saved ? pages_map(size) : NULL;
     if (!copy) {
-        object_free(&kept_objects, kept);
+        object_free(&saved_objects, saved);
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "no host memory for %zu bytes of the contents of a pool", size);
     }
     pages_prefer_large(copy, size);
-    *kept = (struct kept){contents->kept, start, size, copy, copy, size};
-    contents->kept = kept;
+    *saved = (struct saved){contents->saved, start, size, copy, copy, size};
+    contents->saved = saved;
     return TARN_OK;
 }
 
 /* Leaves a range out. What is behind it becomes another entry. */
-static tarn_status kept_leave_out(struct kept *kept, uintptr_t start, uintptr_t end)
+static tarn_status saved_leave_out(struct saved *saved, uintptr_t start, uintptr_t end)
 {
-    uintptr_t kept_end = kept->start + kept->size;
-    if (end < kept_end) {
-        struct kept *behind = object_alloc(&kept_objects);
+    uintptr_t saved_end = saved->start + saved->size;
+    if (end < saved_end) {
+        struct saved *behind = object_alloc(&saved_objects);
         if (!behind)
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                           "no host memory to leave out a part of a pool's contents");
-        *behind = (struct kept){.next = kept->next,
-                                .start = end,
-                                .size = kept_end - end,
-                                .copy = kept->copy + (end - kept->start)};
-        kept->next = behind;
+        *behind = (struct saved){.next = saved->next,
+                                 .start = end,
+                                 .size = saved_end - end,
+                                 .copy = saved->copy + (end - saved->start)};
+        saved->next = behind;
     }
-    kept->size = start > kept->start ? start - kept->start : 0;
+    saved->size = start > saved->start ? start - saved->start : 0;
     return TARN_OK;
 }
 
@@ -83,27 +83,27 @@ tarn_status contents_leave_out(struct contents *contents, uintptr_t start, size_
 {
     uintptr_t end = start + size;
     tarn_status status = TARN_OK;
-    for (struct kept *kept = contents->kept; kept && !status; kept = kept->next)
-        if (start < kept->start + kept->size && kept->start < end)
-            status = kept_leave_out(kept, start, end);
+    for (struct saved *saved = contents->saved; saved && !status; saved = saved->next)
+        if (start < saved->start + saved->size && saved->start < end)
+            status = saved_leave_out(saved, start, end);
     return status;
 }
 
 void contents_drop(struct contents *contents)
 {
-    for (struct kept *kept = contents->kept, *next; kept; kept = next) {
-        next = kept->next;
-        pages_unmap(kept->mapping, kept->mapped);
-        object_free(&kept_objects, kept);
+    for (struct saved *saved = contents->saved, *next; saved; saved = next) {
+        next = saved->next;
+        pages_unmap(saved->mapping, saved->mapped);
+        object_free(&saved_objects, saved);
     }
-    contents->kept = NULL;
+    contents->saved = NULL;
 }
 
 size_t contents_bytes(const struct contents *contents)
 {
     size_t bytes = 0;
-    for (const struct kept *kept = contents->kept; kept; kept = kept->next)
-        bytes += kept->size;
+    for (const struct saved *saved = contents->saved; saved; saved = saved->next)
+        bytes += saved->size;
     return bytes;
 }
 
@@ -111,7 +111,7 @@ size_t contents_bytes(const struct contents *contents)
 
 /* The position of a walk over the contents. */
 struct walk {
-    const struct kept *kept;
+    const struct saved *saved;
     size_t offset;
 };
 
@@ -124,13 +124,13 @@ struct chunk {
 /* Moves on to the next chunk, of at most `most` bytes. False at the end. */
 static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
 {
-    while (walk->kept && walk->offset == walk->kept->size)
-        *walk = (struct walk){walk->kept->next, 0};
-    const struct kept *kept = walk->kept;
-    if (!kept)
+    while (walk->saved && walk->offset == walk->saved->size)
+        *walk = (struct walk){walk->saved->next, 0};
+    const struct saved *saved = walk->saved;
+    if (!saved)
         return false;
-    size_t left = kept->size - walk->offset;
-    *chunk = (struct chunk){kept->start + walk->offset, kept->copy + walk->offset,
+    size_t left = saved->size - walk->offset;
+    *chunk = (struct chunk){saved->start + walk->offset, saved->copy + walk->offset,
                             left < most ? left : most};
     walk->offset += chunk->size;
     return true;
@@ -214,7 +214,7 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
 static tarn_status staged_out(struct contents *contents, struct device *device,
                               struct staging *staging, struct copiers *copiers)
 {
-    struct walk walk = {contents->kept, 0};
+    struct walk walk = {contents->saved, 0};
     struct chunk chunk;
     struct stage *before = NULL; /* the stage that the device copies into */
     tarn_status status = TARN_OK;
@@ -243,7 +243,7 @@ static tarn_status staged_out(struct contents *contents, struct device *device,
 static tarn_status staged_back(struct contents *contents, struct device *device,
                                struct staging *staging, struct copiers *copiers)
 {
-    struct walk filled = {contents->kept, 0}, queued = filled;
+    struct walk filled = {contents->saved, 0}, queued = filled;
     struct chunk chunk;
     size_t ahead = staging->count / 2;
     tarn_status status = TARN_OK;
@@ -286,7 +286,7 @@ static bool copy_staged(struct contents *contents, struct device *device, bool b
 
 static tarn_status copy_plainly(struct contents *contents, const struct device *device, bool back)
 {
-    struct walk walk = {contents->kept, 0};
+    struct walk walk = {contents->saved, 0};
     struct chunk chunk;
     tarn_status status = TARN_OK;
     while (!status && walk_on(&walk, SIZE_MAX, &chunk)) {

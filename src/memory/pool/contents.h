@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kept;
+struct saved;
 struct staging;
 
 struct contents {
-    struct kept *kept; /* one per range of addresses */
+    struct saved *saved; /* one per range of addresses */
     /* in progress, or not known to have ended */
     enum { COPIES_ENDED, COPIES_OUT, COPIES_BACK } copies;
     /* NULL, or stages that copies use or that the driver refused to take back */

@@ -29,7 +29,7 @@ struct pool {
     bool use_on_oom;            /* constant */
     atomic_int state;           /* tarn_pool_state (suspend.c) */
     struct contents contents;   /* used by the thread that changes the state */
-    bool prepared, keeps;       /* likewise: a sleep has begun; it keeps contents */
+    bool prepared, saves_contents; /* likewise: a sleep has begun; it saves contents */
     struct taken *taken;        /* likewise: memory that the sleep has unmapped */
     atomic_uint tag;            /* tarn_tag by which a sleep selects pools */
     struct pinned_pool *pinned; /* pinned memory of its captures; NULL until needed; scopes_lock */
@@ -96,7 +96,7 @@ bool pool_suspension_end(struct pool *pool);
  * to the pool, which has no plain segments.
  *
  * - prepare: does everything that comes before memory is unmapped. A prepared pool serves no
- *   requests. It still has its memory and, with `keep`, a copy of its contents. If it fails, the
+ *   requests. It still has its memory and, with `save`, a copy of its contents. If it fails, the
  *   pool runs, or is suspended in part if pool_sleep_is_in_part() says so. Anchored memory fails it
  *   with TARN_ERROR_BUSY, unless `anchored_too`: then call `refuse_anchored` before `unmap`.
  *   `waited` is false at first, and shared by all pools of a device in one call, so that the device
@@ -105,7 +105,7 @@ bool pool_suspension_end(struct pool *pool);
  * - put_back: undoes an unmap, with the contents.
  * - release: ends the suspend. The pool is suspended afterwards, whatever is returned.
  * - cancel: undoes a prepare. Cannot fail. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited);
+tarn_status pool_sleep_prepare(struct pool *pool, bool save, bool anchored_too, bool *waited);
 tarn_status pool_sleep_refuse_anchored(struct pool *pool);
 void pool_sleep_cancel(struct pool *pool);
 tarn_status pool_sleep_unmap(struct pool *pool, bool *waited);
@@ -114,7 +114,7 @@ tarn_status pool_sleep_release(struct pool *pool);
 static inline bool pool_sleep_is_in_part(struct pool *pool)
 {
     int state = atomic_load(&pool->state);
-    return !pool->prepared && (state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED);
+    return !pool->prepared && (state == TARN_POOL_SAVED || state == TARN_POOL_DISCARDED);
 }
 
 /* Unmaps memory that a suspend failed to unmap. The memory stays with the store. */

@@ -7,7 +7,7 @@
  *
  * A resume first takes free addresses out of the runs, so that only blocks need memory. But graphs
  * write to free addresses too: a pool that a graph holds gets all its memory back. After a resume a
- * run has other pieces, so kept contents are copied. */
+ * run has other pieces, so saved contents are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -56,7 +56,7 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
     return status;
 }
 
-static tarn_status save(struct pool *pool)
+static tarn_status save_contents(struct pool *pool)
 {
     tarn_status status = TARN_OK;
     for (struct heap *heap = heap_next_of(&pool->store, NULL); heap;
@@ -283,7 +283,7 @@ static const char *state_text(int state)
     static const char *const texts[] = {
         [TARN_POOL_RUNS] = "runs",
         [TARN_POOL_CHANGES] = "is being suspended or resumed by another thread",
-        [TARN_POOL_KEPT] = "is suspended",
+        [TARN_POOL_SAVED] = "is suspended",
         [TARN_POOL_DISCARDED] = "is suspended",
     };
     return texts[state];
@@ -442,10 +442,10 @@ struct change {
     tarn_status status;
 };
 
-static struct change in_part(const struct pool *pool, bool keep, tarn_status status)
+static struct change in_part(const struct pool *pool, bool save, tarn_status status)
 {
     return (struct change){
-        keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED,
+        save ? TARN_POOL_SAVED : TARN_POOL_DISCARDED,
         failed_within(status, "pool (%llu, %llu) is suspended in part: resume it",
                       (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1]),
     };
@@ -466,35 +466,35 @@ static tarn_status wait_for_all(struct store *store, bool *waited)
 }
 
 /* Does everything that comes before memory is unmapped. */
-static tarn_status get_ready(struct pool *pool, bool keep, bool *waited)
+static tarn_status get_ready(struct pool *pool, bool save, bool *waited)
 {
     tarn_status status = wait_for_all(&pool->store, waited);
-    return !status && keep ? save(pool) : status;
+    return !status && save ? save_contents(pool) : status;
 }
 
-static struct change suspend(struct pool *pool, bool keep)
+static struct change suspend(struct pool *pool, bool save)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     bool waited = false;
     tarn_status status = refuse_anchored(store);
     if (!status)
-        status = get_ready(pool, keep, &waited);
+        status = get_ready(pool, save, &waited);
     if (status && pool->contents.copies)
-        return in_part(pool, keep, status);
+        return in_part(pool, save, status);
     if (status)
         return (struct change){TARN_POOL_RUNS, status};
 
     status = empty_all(store, &taken);
     if (!status)
-        return (struct change){keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED,
+        return (struct change){save ? TARN_POOL_SAVED : TARN_POOL_DISCARDED,
                                release_all(store, taken)};
     struct error_before before;
     error_attempt_begin(&before);
     bool undone = put_back(store->arena, taken) == TARN_OK;
     error_attempt_end(&before, TARN_OK);
     if (!undone)
-        return in_part(pool, keep, status);
+        return in_part(pool, save, status);
     contents_drop(&pool->contents);
     return (struct change){TARN_POOL_RUNS, status};
 }
@@ -511,7 +511,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
 /* In two steps --------------------------------------------------------------------------------- */
 
 /* Other threads see a prepared pool as one that another thread is suspending. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited)
+tarn_status pool_sleep_prepare(struct pool *pool, bool save, bool anchored_too, bool *waited)
 {
     int before = 0;
     tarn_status status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a sleep", &before);
@@ -522,14 +522,14 @@ tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, 
     if (!anchored_too)
         status = refuse_anchored(&pool->store);
     if (!status)
-        status = get_ready(pool, keep, waited);
+        status = get_ready(pool, save, waited);
     if (!status) {
         pool->prepared = true;
-        pool->keeps = keep;
+        pool->saves_contents = save;
         return TARN_OK;
     }
     if (pool->contents.copies)
-        return change_end(pool, in_part(pool, keep, status));
+        return change_end(pool, in_part(pool, save, status));
     contents_drop(&pool->contents);
     return change_end(pool, (struct change){TARN_POOL_RUNS, status});
 }
@@ -553,7 +553,7 @@ tarn_status pool_sleep_put_back(struct pool *pool)
     if (!status)
         return TARN_OK;
     pool->prepared = false;
-    return change_end(pool, in_part(pool, pool->keeps, status));
+    return change_end(pool, in_part(pool, pool->saves_contents, status));
 }
 
 tarn_status pool_sleep_unmap(struct pool *pool, bool *waited)
@@ -575,17 +575,18 @@ tarn_status pool_sleep_release(struct pool *pool)
     struct taken *taken = pool->taken;
     pool->taken = NULL;
     pool->prepared = false;
-    if (!pool->keeps && debug_has(DEBUG_CONTENTS))
+    if (!pool->saves_contents && debug_has(DEBUG_CONTENTS))
         hooks.debug_forget(&pool->store);
     tarn_status status = release_all(&pool->store, taken);
-    trace_store(TRACE_suspend, &pool->store, pool->keeps);
-    return change_end(pool,
-                      (struct change){pool->keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, status});
+    trace_store(TRACE_suspend, &pool->store, pool->saves_contents);
+    return change_end(
+        pool,
+        (struct change){pool->saves_contents ? TARN_POOL_SAVED : TARN_POOL_DISCARDED, status});
 }
 
 /* The calls ------------------------------------------------------------------------------------ */
 
-tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
+tarn_status tarn_pool_suspend(tarn_pool *public, bool save)
 {
     struct pool *pool = pool_of_public(public);
     int before = 0;
@@ -605,11 +606,11 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     if (!status) {
         debug_settles(&pool->store); /* while the pool's memory can still be read */
         stop(&pool->store);
-        if (!keep && debug_has(DEBUG_CONTENTS))
+        if (!save && debug_has(DEBUG_CONTENTS))
             hooks.debug_forget(&pool->store);
-        status = change_end(pool, suspend(pool, keep));
+        status = change_end(pool, suspend(pool, save));
         if (!status)
-            trace_store(TRACE_suspend, &pool->store, keep);
+            trace_store(TRACE_suspend, &pool->store, save);
     }
     captures_unbar(pool->store.arena->device);
     return status;
@@ -695,7 +696,7 @@ tarn_status tarn_pool_resume(tarn_pool *public)
         status = captures_bar(pool->store.arena->device, "a resume");
     if (status)
         return status;
-    status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
+    status = change_begin(pool, TARN_POOL_SAVED, TARN_POOL_DISCARDED, "a resume", &before);
     if (!status)
         status = change_end(pool, resume(pool, before));
     if (!status)
@@ -720,7 +721,7 @@ static bool suspended_begin(struct pool *pool, int *state)
     *state = TARN_POOL_DISCARDED;
     if (atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES))
         return true;
-    return *state == TARN_POOL_KEPT &&
+    return *state == TARN_POOL_SAVED &&
            atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES);
 }
 

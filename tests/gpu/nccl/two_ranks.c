@@ -246,12 +246,12 @@ static void sleeps(tarn_nccl_kind kind, int flags)
         TARN(tarn_wake());
         double up = now() - start;
         if (!rank) {
-            printf("sleep, %s: %zu MiB were given back, %zu by tarn and the others by NCCL; kept "
+            printf("sleep, %s: %zu MiB were given back, %zu by tarn and the others by NCCL; saved "
                    "%zu MiB; down %.3f s "
                    "(%.1f GB/s), up %.3f s (%.1f GB/s)\n",
                    kind == TARN_NCCL_LOCAL ? "local" : "windows", (asleep - before) >> 20,
-                   (residue.before - residue.after) >> 20, residue.kept >> 20, down,
-                   (double)residue.kept / down / 1e9, up, (double)residue.kept / up / 1e9);
+                   (residue.before - residue.after) >> 20, residue.saved >> 20, down,
+                   (double)residue.saved / down / 1e9, up, (double)residue.saved / up / 1e9);
             for (size_t j = 0; j < residue.count && i == 0; j++)
                 printf("       stays: %zu MiB, %zu: %s\n", items[j].bytes >> 20, items[j].count,
                        items[j].text);

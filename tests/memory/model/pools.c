@@ -339,7 +339,7 @@ static void check_resumed(struct pool_model *pool)
 
 /* What the change has left: the contents where it runs, except for those that were not to be
  * kept. */
-static void look_at(int index, bool keep_contents)
+static void look_at(int index, bool save_contents)
 {
     struct pool_model *pool = &m.pools[index];
     tarn_pool_info info = {.size = sizeof info};
@@ -350,7 +350,7 @@ static void look_at(int index, bool keep_contents)
     for (int i = 0; pool->state == TARN_POOL_RUNS && i < m.block_count; i++) {
         if (m.blocks[i].own_pool != index)
             continue;
-        if (keep_contents)
+        if (save_contents)
             check_paint(&m.blocks[i]);
         else
             paint(&m.blocks[i]);
@@ -383,13 +383,13 @@ static void change(int index)
     look_at(index, before != TARN_POOL_DISCARDED);
     if (!status) {
         tarn_pool_state wanted = before != TARN_POOL_RUNS ? TARN_POOL_RUNS
-                                 : keep                   ? TARN_POOL_KEPT
+                                 : keep                   ? TARN_POOL_SAVED
                                                           : TARN_POOL_DISCARDED;
         MUST(pool->state == wanted, "it is in state %d, not %d", (int)pool->state, (int)wanted);
         m.suspended += before == TARN_POOL_RUNS;
     } else {
         MUST(pool->state == before ||
-                 (!barred && pool->state == (keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED)),
+                 (!barred && pool->state == (keep ? TARN_POOL_SAVED : TARN_POOL_DISCARDED)),
              "a failure left it in state %d", (int)pool->state);
     }
 }

@@ -299,7 +299,7 @@ void pool_suspend(int index)
     if (pool->state == TARN_POOL_RUNS)
         return;
     m.count.suspends++;
-    contents_of_pool(index, pool->state == TARN_POOL_KEPT);
+    contents_of_pool(index, pool->state == TARN_POOL_SAVED);
 }
 
 static void op_suspend(void)

@@ -138,7 +138,7 @@ static void check_sleeper(int index)
 {
     const struct pool *pool = &m.pools[index];
     tarn_stats stats = {.size = sizeof stats};
-    SO(pool->state == (night.pools[index].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED),
+    SO(pool->state == (night.pools[index].keeps ? TARN_POOL_SAVED : TARN_POOL_DISCARDED),
        "a pool does not sleep as it was told", "pool %d: %d", index, (int)pool->state);
     MINE(tarn_pool_stats_get(pool->pool, &stats));
     SO(stats.reserved_bytes[0].current == 0, "a pool sleeps with memory",
@@ -158,7 +158,7 @@ static void pools_look(bool sure)
         if (pool->pool)
             pool->state = pool_info(pool->pool).state;
         else if (night.state != TARN_SLEEP_AWAKE && listed)
-            pool->state = night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
+            pool->state = night.pools[i].keeps ? TARN_POOL_SAVED : TARN_POOL_DISCARDED;
         else if (night.state == TARN_SLEEP_AWAKE)
             pool->state = TARN_POOL_RUNS;
         if (sure && pool->pool && listed && before == TARN_POOL_RUNS &&
@@ -167,11 +167,11 @@ static void pools_look(bool sure)
         if (sure && pool->pool && !listed && before == TARN_POOL_RUNS)
             SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d",
                i, (int)pool->state);
-        bool sleeps = pool->state == TARN_POOL_KEPT || pool->state == TARN_POOL_DISCARDED;
+        bool sleeps = pool->state == TARN_POOL_SAVED || pool->state == TARN_POOL_DISCARDED;
         if (sleeps &&
             /* Perhaps in part, if a commit failed */
             (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS))
-            contents_of_pool(i, pool->state == TARN_POOL_KEPT);
+            contents_of_pool(i, pool->state == TARN_POOL_SAVED);
         else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
             contents_of_pool(i, true);
     }
@@ -230,7 +230,7 @@ static void fall_asleep(void)
         const struct pool *pool = &m.pools[i];
         tarn_sleep_contents contents = contents_of(&options, pool);
         night.pools[i].turn = pool->turn;
-        night.pools[i].keeps = contents == TARN_SLEEP_KEEP;
+        night.pools[i].keeps = contents == TARN_SLEEP_SAVE;
         night.pools[i].sleeps = pool->live && night.what & TARN_SLEEP_POOLS &&
                                 contents != TARN_SLEEP_LEAVE && !pool->plain &&
                                 pool->state == TARN_POOL_RUNS && !is_anchored_in(i);

@@ -63,7 +63,7 @@ static void fall_asleep(struct worker *worker)
 {
     worker->discards = below(worker, 4) == 0;
     tarn_sleep_rule rule = {.tag = worker->tag,
-                            .contents = worker->discards ? TARN_SLEEP_DISCARD : TARN_SLEEP_KEEP};
+                            .contents = worker->discards ? TARN_SLEEP_DISCARD : TARN_SLEEP_SAVE};
     tarn_sleep_options options = {.size = sizeof options,
                                   .what = TARN_SLEEP_POOLS | below(worker, 16),
                                   .contents = TARN_SLEEP_LEAVE,
@@ -80,7 +80,7 @@ static void fall_asleep(struct worker *worker)
     }
     worker->night = prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP;
     if (!prepares)
-        state_is(worker, worker->discards ? TARN_POOL_DISCARDED : TARN_POOL_KEPT);
+        state_is(worker, worker->discards ? TARN_POOL_DISCARDED : TARN_POOL_SAVED);
     count(SLEEPS);
 }
 
@@ -92,7 +92,7 @@ void op_sleep(struct worker *worker)
         if (!WELL(BARRED, tarn_sleep_commit, NULL))
             return;
         worker->night = TARN_SLEEP_ASLEEP;
-        state_is(worker, worker->discards ? TARN_POOL_DISCARDED : TARN_POOL_KEPT);
+        state_is(worker, worker->discards ? TARN_POOL_DISCARDED : TARN_POOL_SAVED);
     } else {
         bool prepared = worker->night == TARN_SLEEP_PREPARED;
         if (!well(prepared ? "tarn_sleep_cancel" : "tarn_wake",

@@ -196,13 +196,13 @@ def _raw(graph: Any) -> int:
     return int(raw())
 
 
-def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iterable[str] = (),
+def sleep(pools: Optional[List[Any]] = None, *, save_contents: bool = True, discard: Iterable[str] = (), save: Iterable[str] = (),
           leave: Iterable[str] = ()) -> Optional[_Slept]:
     """Gives memory back to the devices. Addresses stay, and so do contents unless told otherwise; graphs stay too, and must not be launched
     before wake(). Waits for the devices.
 
     With `pools`, the memory of these MemPools. Without, of all: MemPools, the pools of graphs, idle memory, handles and pinned memory that
-    nobody has, and what each tarn.Sleeper and register() has. Then the names that name_pool() gave say which pools discard or keep their contents, or stay awake (`leave`), and the result
+    nobody has, and what each tarn.Sleeper and register() has. Then the names that name_pool() gave say which pools discard or save their contents, or stay awake (`leave`), and the result
     says what stays and why: tensors that no pool has stay, so allocate what is to sleep in a MemPool."""
     import torch
     for device in range(torch.cuda.device_count()):
@@ -210,13 +210,13 @@ def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, disc
     _settle()
     if pools is None:
         torch.cuda.empty_cache()  # what destroyed graphs have left is nobody's
-        return _sleep(keep_contents=keep_contents, discard=discard, keep=keep, leave=leave)
-    if discard or keep or leave:
+        return _sleep(save_contents=save_contents, discard=discard, save=save, leave=leave)
+    if discard or save or leave:
         raise ValueError("sleep: names are for all pools, and some are given")
     done: List[_pools.Pool] = []
     try:
         for pool in _pools_of(pools):
-            pool.suspend(keep_contents=keep_contents)
+            pool.suspend(save_contents=save_contents)
             done.append(pool)
     except BaseException:
         for pool in done:
