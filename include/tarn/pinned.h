@@ -19,10 +19,10 @@
  * until its graph has ended. If several captures of the pool used the block, or tarn was not given
  * the graph, tarn keeps it until no capture and no graph holds the pool, whoever else has a
  * reference to it. A block used by captures of several pools at a time, or also by a capture
- * without a pool, waits for tarn_pinned_forget_captures(). A kept block that work on other streams
- * uses then waits for that work. An unrecorded block is reused at once, even inside the capture. A
- * block recorded before the capture and freed during it waits for the end of the capture. tarn
- * records and queries no event on a stream that captures.
+ * without a pool, waits for tarn_pinned_forget_captures(). Such a block, if work on other streams
+ * uses it, then waits for that work. An unrecorded block is reused at once, even inside the
+ * capture. A block recorded before the capture and freed during it waits for the end of the
+ * capture. tarn records and queries no event on a stream that captures.
  *
  * Settings. The pinned_* keys of the configuration (config.h) decide how memory is made and kept.
  *
@@ -64,7 +64,7 @@ TARN_API bool tarn_pinned_contains(const void *pointer);
 /* Returns free pinned memory to the driver until at most `keep` bytes are allocated from it. As far
  * as it must, the call waits for the work that freed blocks wait for; last, where that is work of a
  * found stream (tarn_stream_find()), for all work of its device, which ends a capture that does not
- * show (stream.h). Live blocks, blocks kept for a graph, and a reserved segment stay, so TARN_OK
+ * show (stream.h). Live blocks, freed blocks of graphs, and a reserved segment stay, so TARN_OK
  * may leave more than `keep`. After a failure of the driver the call goes on with the rest and
  * returns the first failure.
  *   TARN_ERROR_CAPTURE   a known capture is open on any device, and nothing was done; or a wait for
@@ -78,8 +78,8 @@ TARN_API tarn_status tarn_pinned_trim(size_t keep);
 TARN_API tarn_status tarn_pinned_limit_set(size_t bytes);
 
 /* Declares that no graph that used a block freed before this call will be launched again, and that
- * all their launches have finished. The kept blocks that wait for this call become free, even those
- * of a capture that is still open. Those that wait for a pool stay. */
+ * all their launches have finished. The freed blocks that wait for this call become reusable, even
+ * those of a capture that is still open. Those that wait for a pool stay. */
 TARN_API tarn_status tarn_pinned_forget_captures(void);
 
 /* How long driver calls took, in ns; all fields are 0 if there were none. The structure never
@@ -109,7 +109,7 @@ typedef struct tarn_pinned_stats {
     int64_t bucket_allocation[TARN_PINNED_BUCKETS]; /* segments by size: [21] is 1 MiB + 1 to 2
                                                        MiB */
     int64_t pending_bytes;                          /* now: of freed blocks that work still uses */
-    int64_t kept_bytes;                             /* now: of freed blocks kept for a graph */
+    int64_t graph_bytes;                            /* now: of freed blocks that graphs may use */
     int64_t num_alloc_retries;                      /* requests that had to release memory or wait
                                                        first */
     int64_t num_ooms;                               /* requests that failed because memory was

@@ -357,7 +357,7 @@ static void pinned_memory(void)
     UNTOUCHED_BEHIND(stats);
     CHECK(stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1);
     CHECK(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 &&
-          stats.value.kept_bytes == 0);
+          stats.value.graph_bytes == 0);
     CHECK(stats.value.host_alloc_time.count == 1);
     OK(tarn_pinned_free(block));
     OK(tarn_pinned_trim(0));

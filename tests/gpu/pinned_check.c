@@ -143,7 +143,7 @@ static void in_a_capture(tarn_stream stream)
     if (graph)
         (void)CU(name, gpu.cuGraphDestroy(graph));
     (void)OK(name, tarn_pinned_forget_captures());
-    gpu_verdict(well && statistics().kept_bytes == 0, name,
+    gpu_verdict(well && statistics().graph_bytes == 0, name,
                 "grown, kept what was used, used again what was not");
     (void)OK(name, tarn_pinned_free(same));
     (void)OK(name, tarn_pinned_free(other));

@@ -58,7 +58,7 @@ static void each_way(enum how how)
     copy(stream, device, used, MIB);
     OK(tarn_pinned_record_stream(used, stream));
     OK(tarn_pinned_free(used));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     GIVES(tarn_pinned_free(used), TARN_ERROR_DOUBLE_FREE);
     char *next = pinned_take(MIB);
     CHECK(next != used);
@@ -86,10 +86,10 @@ static void each_way(enum how how)
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pinned_free(after));
     OK(tarn_pinned_free(next));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     pinned_check(1);
     OK(tarn_pinned_forget_captures());
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     OK(tarn_free(device));
     pinned_nothing_is_left(1);
 }
@@ -121,7 +121,7 @@ static void the_other_direction_is_kept_too(void)
     CHECK(to[MIB - 1] == 3 && plain[999] == 3);
     OK(tarn_pinned_free(to)); /* after the capture: kept all the same */
     CHECK(pinned_take(MIB) != (void *)to);
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(graph));
 }
 
@@ -145,7 +145,7 @@ static void a_free_during_a_capture_waits_for_its_end(void)
         CHECK(calls_of(0, "event_record") == records && calls_of(0, "event_query") == queries);
         CHECK(strcmp(tarn_last_error(), "") == 0);
         OK(tarn_host_graph_destroy(end(stream, how)));
-        CHECK(pinned_stats().pending_bytes == 0 && pinned_stats().kept_bytes == 0);
+        CHECK(pinned_stats().pending_bytes == 0 && pinned_stats().graph_bytes == 0);
         OK(tarn_pinned_free(other));
         pinned_nothing_is_left(1);
     }
@@ -164,7 +164,7 @@ static void streams_that_join_are_asked(void)
     OK(tarn_stream_wait(joined, event));
     OK(tarn_pinned_record_stream(block, joined));
     OK(tarn_pinned_free(block));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_event_record(event, joined));
     OK(tarn_stream_wait(stream, event));
     OK(tarn_host_graph_destroy(end(stream, BY_TARN)));
@@ -176,7 +176,7 @@ static void streams_that_join_are_asked(void)
     OK(tarn_pinned_record_stream(block, TARN_STREAM_LEGACY));
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(end(stream, BY_TARN)));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     pinned_nothing_is_left(1);
 }
 
@@ -234,18 +234,18 @@ static void pools_keep_their_memory_apart(void)
     OK(tarn_stream_set(TARN_STREAM_LEGACY));
     OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
     OK(tarn_host_graph_destroy(end(routes.stream[1], UNKNOWN)));
-    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    CHECK(pinned_stats().graph_bytes == (int64_t)(2 * MIB));
     pinned_check(1);
     OK(tarn_pinned_forget_captures()); /* of the default pool only */
-    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    CHECK(pinned_stats().graph_bytes == (int64_t)(2 * MIB));
 
     /* The first one dies: its kept block is the default pool's now, its live one lives on. */
     pinned_pool_retain(routes.pool[0]);
     pinned_pool_release(routes.pool[0]);
-    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    CHECK(pinned_stats().graph_bytes == (int64_t)(2 * MIB));
     pinned_pool_release(routes.pool[0]);
     routes.pool[0] = NULL;
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     pinned_check(1);
     memset(live, 1, 3 * MIB);
     OK(tarn_pinned_free(live));
@@ -257,7 +257,7 @@ static void pools_keep_their_memory_apart(void)
     pinned_pool_release(routes.pool[1]);
     routes.pool[1] = NULL;
     atomic_store(&upper_hooks.pinned_route, NULL);
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     OK(tarn_pinned_free(one));
     OK(tarn_pinned_free(two));
     pinned_nothing_is_left(1);
@@ -292,7 +292,7 @@ static void pools_give_back_and_die(void)
     pinned_pool_release(routes.pool[0]);
     routes.pool[0] = NULL;
     pinned_check(1);
-    CHECK(pinned_stats().kept_bytes == 0); /* free of the graph, and waits for the other stream */
+    CHECK(pinned_stats().graph_bytes == 0); /* free of the graph, and waits for the other stream */
     CHECK(pinned_stats().pending_bytes == (int64_t)(4 * MIB));
     OK(tarn_pinned_limit_set(7 * MIB));
     CHECK(take_on(other, 4 * MIB) == (void *)c);
@@ -344,14 +344,14 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0)); /* pools are collected */
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB && !is_given_again(block));
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB && !is_given_again(block));
     memset(block, 7, MIB);
     OK(tarn_host_graph_launch(0, second, native_of(stream)));
     OK(tarn_stream_synchronize(stream));
     CHECK(to[0] == 7 && to[MIB - 1] == 7);
     OK(tarn_host_graph_destroy(second));
     OK(tarn_pinned_forget_captures()); /* two pools used it */
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
 
     /* Used by the second only, by whose end it is free; and of no capture, used by one. */
     block = NULL;
@@ -361,16 +361,16 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     second = graph_that_reads(stream, &block, to);
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(first));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(second));
     OK(tarn_device_trim(0, 0));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     first = graph_that_reads(stream, &standard, to);
     OK(tarn_pinned_free(standard));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
 
     /* Freed after the graph's end: nobody is asked for it. */
     standard = pinned_take(MIB);
@@ -379,7 +379,7 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     OK(tarn_device_trim(0, 0));
     pinned_check(1);
     OK(tarn_pinned_free(standard));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
 
     /* A capture without a pool used it last. */
     block = NULL;
@@ -390,7 +390,7 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(second));
     OK(tarn_pinned_forget_captures());
     OK(tarn_free(to));
@@ -413,11 +413,11 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
         OK(tarn_pinned_record_stream(from, stream));
         OK(tarn_pinned_free(from));
         graph = end_with_graph(stream);
-        CHECK(pinned_stats().kept_bytes == (int64_t)MIB &&
+        CHECK(pinned_stats().graph_bytes == (int64_t)MIB &&
               pinned_stats().allocated_bytes.current <= (int64_t)(2 * MIB));
         OK(tarn_host_graph_destroy(graph));
     }
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
 
     /* Live at the end of its graph: neither kept by it nor, used by another pool's, by both. */
     tarn_pool *other = pool_with((tarn_pool_options){.device = 0});
@@ -431,9 +431,9 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
             OK(tarn_host_graph_destroy(lasting));
     }
     OK(tarn_pinned_free(block));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(lasting));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
 
     /* A hold counts as a graph does; and a graph that still runs has not ended. */
     OK(tarn_pool_hold(pool, NULL));
@@ -442,9 +442,9 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
     OK(tarn_pinned_record_stream(block, stream));
     OK(tarn_pinned_free(block));
     OK(tarn_capture_abort(stream));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_pool_unhold(pool));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     pinned_check(1);
     OK(tarn_pool_release(other));
     OK(tarn_pool_release(pool));
@@ -477,17 +477,17 @@ static void a_block_is_kept_for_its_own_graph_alone(void)
         CHECK(i == 0 || from != lasts); /* whose graph reads it still */
         if (i > 0)
             OK(tarn_host_graph_destroy(graph));
-        CHECK(pinned_stats().kept_bytes == (int64_t)MIB &&
+        CHECK(pinned_stats().graph_bytes == (int64_t)MIB &&
               pinned_stats().allocated_bytes.current <= (int64_t)(4 * MIB));
     }
     OK(tarn_pinned_free(both)); /* of two graphs of the pool, which one holds */
-    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    CHECK(pinned_stats().graph_bytes == (int64_t)(2 * MIB));
     memset(lasts, 9, MIB);
     OK(tarn_host_graph_launch(0, lasting, native_of(stream)));
     OK(tarn_stream_synchronize(stream));
     CHECK(to[0] == 9 && to[MIB - 1] == 9);
     OK(tarn_host_graph_destroy(lasting));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     pinned_check(1);
     OK(tarn_pool_release(pool));
     OK(tarn_free(to));
@@ -503,11 +503,11 @@ static void what_a_destroyed_graph_kept_is_at_hand(void)
     char *to = alloc_on(stream, MIB), *block = pinned_take(MIB);
     void *graph = graph_that_reads(stream, &block, to);
     OK(tarn_pinned_free(block));
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB && pinned_stats().allocated_bytes.current > 0);
+    CHECK(pinned_stats().graph_bytes == (int64_t)MIB && pinned_stats().allocated_bytes.current > 0);
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pinned_trim(0));
     tarn_pinned_stats seen = {0};
-    CHECK(pinned_view(&seen) && seen.kept_bytes == 0 && seen.allocated_bytes.current == 0);
+    CHECK(pinned_view(&seen) && seen.graph_bytes == 0 && seen.allocated_bytes.current == 0);
 
     block = pinned_take(MIB);
     graph = graph_that_reads(stream, &block, to);
@@ -524,7 +524,7 @@ static void what_a_destroyed_graph_kept_is_at_hand(void)
     graph = graph_that_reads(stream, &block, to);
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(graph));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     OK(tarn_free(to));
     pinned_nothing_is_left(1);
 }
@@ -539,7 +539,7 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     GIVES(tarn_pinned_record_stream(block, stream), TARN_ERROR_DRIVER);
     OK(tarn_pinned_record_stream(block, stream));
     OK(tarn_pinned_free(block));
-    CHECK(pinned_stats().kept_bytes == 0);
+    CHECK(pinned_stats().graph_bytes == 0);
     pinned_nothing_is_left(1);
 }
 

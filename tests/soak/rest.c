@@ -100,7 +100,7 @@ void rest_check(const struct rest *rest)
         wrong("of the pinned bytes tarn has %" PRId64 ", %" PRId64 " of them active, %" PRId64
               " pending, %" PRId64 " kept",
               stats.allocated_bytes.current, stats.active_bytes.current, stats.pending_bytes,
-              stats.kept_bytes);
+              stats.graph_bytes);
     }
     handles_check();
     if (segments_of_allocators() != 0)

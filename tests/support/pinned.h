@@ -97,7 +97,7 @@ static inline void pinned_nothing_is_left(int devices)
     CHECK(stats.active_requests.current == 0 && stats.active_bytes.current == 0);
     CHECK(stats.requested_bytes.current == 0);
     CHECK(stats.allocations.current == 0 && stats.allocated_bytes.current == 0);
-    CHECK(stats.pending_bytes == 0 && stats.kept_bytes == 0);
+    CHECK(stats.pending_bytes == 0 && stats.graph_bytes == 0);
 }
 
 #endif

@@ -640,7 +640,7 @@ class tarn_pinned_stats(Structure):
         ("num_host_free", c_int64),
         ("bucket_allocation", c_int64 * 64),
         ("pending_bytes", c_int64),
-        ("kept_bytes", c_int64),
+        ("graph_bytes", c_int64),
         ("num_alloc_retries", c_int64),
         ("num_ooms", c_int64),
         ("limit", c_uint64),

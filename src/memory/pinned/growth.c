@@ -442,19 +442,20 @@ static tarn_status refuse(const struct pinned_request *request)
     const tarn_pinned_stats held = pinned.stats;
     size_t limit = pinned.limit;
     mutex_unlock(&pinned.lock);
-    int64_t live = held.active_bytes.current - held.pending_bytes - held.kept_bytes;
+    int64_t live = held.active_bytes.current - held.pending_bytes - held.graph_bytes;
     char text[32] = "none";
     if (limit != SIZE_MAX)
         snprintf(text, sizeof text, "%zu", limit);
     return failed_within(
         TARN_ERROR_OUT_OF_MEMORY,
         "pinned memory: no room for %zu bytes; limit %s; allocated %lld bytes in %lld segments, of "
-        "which live %lld, pending %lld, kept for graphs %lld, free between them %lld. Free blocks, "
+        "which live %lld, pending %lld, freed but of graphs %lld, free between them %lld. Free "
+        "blocks, "
         "raise the limit by "
         "tarn_pinned_limit_set(), or the machine's limit of locked memory (ulimit -l)",
         request->requested, text, (long long)held.allocated_bytes.current,
         (long long)held.allocations.current, (long long)live, (long long)held.pending_bytes,
-        (long long)held.kept_bytes,
+        (long long)held.graph_bytes,
         (long long)(held.allocated_bytes.current - held.active_bytes.current));
 }
 

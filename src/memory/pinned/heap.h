@@ -37,7 +37,7 @@ enum pinned_state {
     PINNED_LIVE,    /* the program has it */
     PINNED_PENDING, /* freed; `waits` uses have not ended; they are in the queues of their
                        streams */
-    PINNED_KEPT     /* freed, but recorded on a stream that captured; in its keeper's list */
+    PINNED_OF_GRAPH /* freed, but recorded on a stream that captured; in its keeper's list */
 };
 
 /* One stream's use of one block. */
@@ -102,7 +102,7 @@ struct pinned_segment {
 /* Keeps freed blocks that graphs may use: for all graphs of a pool, or for the graph of one of its
  * captures. */
 struct pinned_keeper {
-    struct pinned_block *kept;
+    struct pinned_block *of_graphs;
     unsigned captured; /* live blocks whose `captured` it is */
     unsigned holders;
     struct pinned_keeper *next; /* in pinned.keepers, while `listed` */
@@ -145,7 +145,7 @@ struct pinned {
     struct tree segments;
     struct pinned_pool standard;          /* the default pool */
     struct pinned_queue *queues;          /* those that are not empty */
-    struct pinned_keeper *keepers;        /* of pools with kept blocks, and of captures whose
+    struct pinned_keeper *keepers; /* of pools with freed blocks of graphs, and of captures whose
                                              graphs' ends are not reported */
     _Atomic(struct pinned_keeper *) over; /* without a lock: keepers of captures whose graphs have
                                              ended */
@@ -219,8 +219,8 @@ void pinned_collect_locked(void);
 /* Returns marks that pending blocks wait for, retained, for marks_wait_any(), and their number. A
  * mark that needs a wait for a whole device is returned alone. */
 size_t pinned_marks_locked(struct mark *marks[MARKS_MOST]);
-/* Ends a pool without holders: its kept blocks become free or pending, and its segments the default
- * pool's. */
+/* Ends a pool without holders: its freed blocks of graphs become free or pending, and its segments
+ * the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
 /* Adds a keeper to pinned.keepers. */
 void pinned_keeper_enter_locked(struct pinned_keeper *keeper);

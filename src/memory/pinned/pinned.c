@@ -257,12 +257,12 @@ static bool may_be_captured_locked(const struct pinned_block *block)
 static void keep_locked(struct pinned_block *block)
 {
     struct pinned_keeper *keeper = block->captured;
-    block->state = PINNED_KEPT;
-    block->link = keeper->kept;
-    keeper->kept = block;
+    block->state = PINNED_OF_GRAPH;
+    block->link = keeper->of_graphs;
+    keeper->of_graphs = block;
     if (!keeper->listed && !keeper->parent && keeper != &pinned.standard.keeper)
         pinned_keeper_enter_locked(keeper);
-    pinned.stats.kept_bytes += (int64_t)block->size;
+    pinned.stats.graph_bytes += (int64_t)block->size;
 }
 
 /* Completes a free without the lock. No other thread has the block now. */
@@ -286,12 +286,12 @@ tarn_status tarn_pinned_free(void *pointer)
         return status;
     mutex_lock(&pinned.lock);
     status = find_start_locked(pointer, &block);
-    bool used = false, kept = !status && may_be_captured_locked(block);
+    bool used = false, of_graph = !status && may_be_captured_locked(block);
     if (!status && block->captured)
         block->captured->captured--; /* counts live blocks only */
-    if (!status && !kept)
+    if (!status && !of_graph)
         block->captured = NULL;
-    if (kept) {
+    if (of_graph) {
         keep_locked(block);
     } else if (!status && block->uses) {
         block->state = PINNED_PENDING;
@@ -493,7 +493,7 @@ static void reset_accumulated_locked(void)
 {
     const tarn_pinned_stats old = pinned.stats;
     pinned.stats =
-        (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .kept_bytes = old.kept_bytes};
+        (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .graph_bytes = old.graph_bytes};
 #define X(name) pinned.stats.name = (tarn_stat){.current = old.name.current, .peak = old.name.peak};
     EACH_STAT(X)
 #undef X

@@ -13,8 +13,8 @@
 
 /* A pool of pinned memory, separate from others. Its owner and others hold it, and each releases it
  * once the launches of its graphs have finished. With the last holder it ends: live blocks live on,
- * its segments join the default pool, and kept blocks become free. All calls except a retain may
- * call the driver, so none may be made in a function that the driver calls.
+ * its segments join the default pool, and freed blocks of graphs become free. All calls except a
+ * retain may call the driver, so none may be made in a function that the driver calls.
  *
  * A keeper keeps freed blocks that were recorded on a stream of a capture of the pool, whichever
  * pool they are from. The capture's keeper keeps them until its graph has ended; the pool's, until
@@ -26,7 +26,8 @@ struct pinned_keeper;
  * TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_pool_create(struct pinned_pool **pool);
 void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds);
-/* Frees kept blocks if no capture or graph holds the pool. NULL is allowed. */
+/* Frees the blocks of graphs that were freed, if no capture or graph holds the pool. NULL is
+ * allowed. */
 void pinned_pool_settle(struct pinned_pool *pool);
 /* The owner releases the pool, and ends. NULL is allowed. */
 void pinned_pool_end(struct pinned_pool *pool);

@@ -10,7 +10,7 @@
     failed(TARN_ERROR_INTERNAL, "pinned memory, at %#zx: %s", (size_t)(address), text)
 
 struct sums {
-    size_t blocks, active, requested, pending, kept, segments, allocated;
+    size_t blocks, active, requested, pending, of_graphs, segments, allocated;
 };
 
 /* Whether a free block is in its pool's bins exactly once. */
@@ -46,7 +46,7 @@ static tarn_status verify_block(const struct pinned_block *block, struct sums *s
     if (block->state == PINNED_FREE)
         return verify_free(block);
     if (block->state != PINNED_LIVE && block->state != PINNED_PENDING &&
-        block->state != PINNED_KEPT)
+        block->state != PINNED_OF_GRAPH)
         return BROKEN(block->address, "a block without a state");
     if (block->loose || block->requested == 0 || block->requested > block->size)
         return BROKEN(block->address, "a block that is smaller than what was asked for, or loose");
@@ -57,7 +57,7 @@ static tarn_status verify_block(const struct pinned_block *block, struct sums *s
     sums->active += block->size;
     sums->requested += block->requested;
     sums->pending += block->state == PINNED_PENDING ? block->size : 0;
-    sums->kept += block->state == PINNED_KEPT ? block->size : 0;
+    sums->of_graphs += block->state == PINNED_OF_GRAPH ? block->size : 0;
     return TARN_OK;
 }
 
@@ -105,7 +105,7 @@ static tarn_status verify_locked(void)
         {"active_bytes", stats->active_bytes.current, sums.active},
         {"requested_bytes", stats->requested_bytes.current, sums.requested},
         {"pending_bytes", stats->pending_bytes, sums.pending},
-        {"kept_bytes", stats->kept_bytes, sums.kept},
+        {"graph_bytes", stats->graph_bytes, sums.of_graphs},
         {"allocations", stats->allocations.current, sums.segments},
         {"allocated_bytes", stats->allocated_bytes.current, sums.allocated},
     };

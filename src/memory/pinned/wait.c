@@ -160,10 +160,10 @@ size_t pinned_marks_locked(struct mark *marks[MARKS_MOST])
 
 void pinned_unkeep_locked(struct pinned_keeper *keeper)
 {
-    for (struct pinned_block *block; (block = keeper->kept);) {
-        keeper->kept = block->link;
+    for (struct pinned_block *block; (block = keeper->of_graphs);) {
+        keeper->of_graphs = block->link;
         block->captured = NULL;
-        pinned.stats.kept_bytes -= (int64_t)block->size;
+        pinned.stats.graph_bytes -= (int64_t)block->size;
         if (block->uses) {
             pinned_uses_mark(block->uses); /* a trim, and a request that lacks memory, wait only for
                                               marks */
@@ -174,8 +174,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
     }
 }
 
-/* A block was kept while a capture or graph that uses it was counted. So when nothing is counted,
- * no kept block is used. */
+/* A freed block waits for graphs while a capture or graph that uses it was counted. So when nothing
+ * is counted, no such block is used. */
 bool pinned_is_unheld_locked(const struct pinned_keeper *keeper)
 {
     return keeper->holds && atomic_load(keeper->holds) == 0;
@@ -192,11 +192,11 @@ void pinned_keeper_enter_locked(struct pinned_keeper *keeper)
 static bool stays(const struct pinned_keeper *keeper)
 {
     return keeper->parent ? keeper->holders || !pinned_is_unheld_locked(keeper)
-                          : keeper->kept != NULL;
+                          : keeper->of_graphs != NULL;
 }
 
-/* Frees kept blocks that nothing holds any more, and takes keepers without blocks out of the list.
- * Ends the keepers of captures whose graphs have ended. */
+/* Frees blocks that wait for graphs when nothing holds them any more, and takes keepers without
+ * blocks out of the list. Ends the keepers of captures whose graphs have ended. */
 static void collect_keepers(const struct pinned_keeper *dying)
 {
     for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over;

@@ -414,11 +414,12 @@ static void say_pinned(struct top_frame *frame, const struct top_look *look,
                        const tarn_pinned_stats *pinned)
 {
     top_say(frame, look, true, "Pinned host memory");
-    top_say(
-        frame, look, false, "  %s in use of %s (peak %s); waiting %s, kept %s; out of memory %s",
-        bytes_of(pinned->active_bytes.current).text, bytes_of(pinned->allocated_bytes.current).text,
-        bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
-        bytes_of(pinned->kept_bytes).text, count_of(pinned->num_ooms).text);
+    top_say(frame, look, false,
+            "  %s in use of %s (peak %s); waiting %s, of graphs %s; out of memory %s",
+            bytes_of(pinned->active_bytes.current).text,
+            bytes_of(pinned->allocated_bytes.current).text,
+            bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
+            bytes_of(pinned->graph_bytes).text, count_of(pinned->num_ooms).text);
     top_put(frame, "\n", 1);
 }
 

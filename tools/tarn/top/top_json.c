@@ -139,7 +139,7 @@ static json_t *json_pinned(const struct survey *survey)
         "{s:o, s:o, s:o, s:I, s:I, s:I}", "allocated_bytes", json_stat(&pinned->allocated_bytes),
         "active_bytes", json_stat(&pinned->active_bytes), "requested_bytes",
         json_stat(&pinned->requested_bytes), "pending_bytes", (json_int_t)pinned->pending_bytes,
-        "kept_bytes", (json_int_t)pinned->kept_bytes, "num_ooms", (json_int_t)pinned->num_ooms);
+        "graph_bytes", (json_int_t)pinned->graph_bytes, "num_ooms", (json_int_t)pinned->num_ooms);
 }
 
 /* The elements of a list that are of the device that is wanted; each record begins with its
