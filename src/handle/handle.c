@@ -410,10 +410,10 @@ static void handles_shutdown(void)
             if (handles_destroy(shelf, false, &count))
                 log_write(LOG_ERRORS, "tarn_shutdown(): %s", tarn_last_error());
             mutex_lock(&shelf->lock);
-            struct workspace *kept = shelf->kept;
-            shelf->kept = NULL;
+            struct workspace *orphans = shelf->orphans;
+            shelf->orphans = NULL;
             mutex_unlock(&shelf->lock);
-            workspaces_free(kept);
+            workspaces_free(orphans);
         }
     captures_unbar_all();
 }

@@ -24,9 +24,9 @@ struct handle {
                                 list */
     struct holder *holder;   /* shelf lock: the thread that has it; NULL: leased or available */
     bool available;          /* shelf lock */
-    struct stream *kept_for; /* shelf lock: while available, only a get on this stream may take it;
+    struct stream *meant_for; /* shelf lock: while available, only a get on this stream may take it;
                                 NULL: any get */
-    unsigned kept_incarnation;
+    unsigned meant_incarnation;
 
     /* What was set last in the vendor's handle. The owner writes it under `lock`, which other
      * threads take to read. */
@@ -81,7 +81,7 @@ struct shelf {
     atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
     struct handle *available;      /* last in, first out */
     struct handle *all;
-    struct workspace *kept; /* of captures, whose handles were destroyed: graphs may still use
+    struct workspace *orphans; /* of captures, whose handles were destroyed: graphs may still use
                                them */
     tarn_handle_stats stats;
     atomic_uint_fast64_t contract_breaks; /* no lock */

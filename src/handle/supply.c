@@ -132,29 +132,30 @@ static bool is_of(const struct stream *stream, unsigned incarnation, const struc
            atomic_load_explicit(&wanted->incarnation, memory_order_relaxed) == incarnation;
 }
 
-/* The stream that an available handle is kept for; NULL: any stream. No handle is kept for a
+/* The stream that an available handle is meant for; NULL: any stream. No handle is meant for a
  * retired stream. */
-static const struct stream *kept_for_locked(const struct handle *handle)
+static const struct stream *meant_for_locked(const struct handle *handle)
 {
-    return handle->kept_for && is_of(handle->kept_for, handle->kept_incarnation, handle->kept_for)
-               ? handle->kept_for
+    return handle->meant_for &&
+                   is_of(handle->meant_for, handle->meant_incarnation, handle->meant_for)
+               ? handle->meant_for
                : NULL;
 }
 
-enum fit { FIT_NOT, FIT_FOREIGN, FIT_KEPT, FIT_FRESH, FIT_BEST };
+enum fit { FIT_NOT, FIT_FOREIGN, FIT_MEANT, FIT_FRESH, FIT_BEST };
 
 /* How well an available handle serves a stream. For libraries with one handle per stream, the
  * handle of that stream is best, then one without a stream's work, then, with `foreign`, any. A
- * handle that is kept for the stream is not used while another serves as well. */
+ * handle that is meant for the stream is not used while another serves as well. */
 static enum fit fit_locked(const struct handle *handle, bool by_stream, const struct stream *stream,
                            bool foreign)
 {
-    const struct stream *kept = kept_for_locked(handle);
-    if (kept && kept != stream)
+    const struct stream *meant = meant_for_locked(handle);
+    if (meant && meant != stream)
         return FIT_NOT;
     if (by_stream && !(handle->used_on && is_of(handle->used_on, handle->used_incarnation, stream)))
         return !handle->used_on ? FIT_FRESH : foreign ? FIT_FOREIGN : FIT_NOT;
-    return kept ? FIT_KEPT : FIT_BEST;
+    return meant ? FIT_MEANT : FIT_BEST;
 }
 
 static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
@@ -163,7 +164,7 @@ static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
     *link = handle->next;
     handle->next = NULL;
     handle->available = false;
-    handle->kept_for = NULL;
+    handle->meant_for = NULL;
     shelf->stats.available--;
     return handle;
 }
@@ -477,13 +478,13 @@ static tarn_status find_shelf(tarn_library library, int device, struct entry **e
     return shelf_of(*entry, found, shelf);
 }
 
-/* Whether a prewarm counts an available handle. It must be kept for the stream; with NULL, it must
- * be kept for none and have no stream's work. And it must be prepared, so that a capture can bind
+/* Whether a prewarm counts an available handle. It must be meant for the stream; with NULL, it must
+ * be meant for none and have no stream's work. And it must be prepared, so that a capture can bind
  * it. */
 static bool is_ready_locked(struct handle *handle, const struct stream *stream)
 {
     bool by_stream = handle->library->row->by_stream;
-    return kept_for_locked(handle) == stream && (stream || !by_stream || !handle->used_on) &&
+    return meant_for_locked(handle) == stream && (stream || !by_stream || !handle->used_on) &&
            vendor_is_prepared(handle);
 }
 
@@ -503,7 +504,7 @@ static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream,
     struct handle **best = NULL;
     enum fit most = FIT_NOT;
     for (struct handle **link = &shelf->available; *link; link = &(*link)->next) {
-        if (kept_for_locked(*link) || is_ready_locked(*link, stream))
+        if (meant_for_locked(*link) || is_ready_locked(*link, stream))
             continue;
         enum fit fit = stream ? fit_locked(*link, by_stream, stream, true) : FIT_BEST;
         if (fit >= most) {
@@ -580,8 +581,8 @@ static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entr
     status = make_ready(handle, stream);
     undo_pop(&unready.undo);
     mutex_lock(&shelf->lock);
-    handle->kept_for = status ? NULL : stream;
-    handle->kept_incarnation =
+    handle->meant_for = status ? NULL : stream;
+    handle->meant_incarnation =
         stream ? atomic_load_explicit(&stream->incarnation, memory_order_relaxed) : 0;
     push_locked(shelf, handle);
     return found && (status == TARN_ERROR_NOT_READY || status == TARN_ERROR_CAPTURE) ? TARN_OK
@@ -681,8 +682,8 @@ static void pool_keep(struct shelf *shelf, struct workspace *list)
     mutex_lock(&shelf->lock);
     while (list) {
         struct workspace *next = list->next;
-        list->next = shelf->kept;
-        shelf->kept = list;
+        list->next = shelf->orphans;
+        shelf->orphans = list;
         list = next;
     }
     mutex_unlock(&shelf->lock);

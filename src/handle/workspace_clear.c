@@ -122,9 +122,9 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
 }
 
 /* The workspaces whose handle was destroyed: no handle is bound to them. */
-static void clear_kept_locked(struct shelf *shelf, struct clearing *clearing)
+static void clear_orphans_locked(struct shelf *shelf, struct clearing *clearing)
 {
-    for (struct workspace **link = &shelf->kept; *link;) {
+    for (struct workspace **link = &shelf->orphans; *link;) {
         struct workspace *workspace = *link;
         if (!is_meant(clearing, workspace)) {
             link = &workspace->next;
@@ -140,7 +140,7 @@ static void clear_kept_locked(struct shelf *shelf, struct clearing *clearing)
 static void clear_shelf(struct shelf *shelf, struct clearing *clearing)
 {
     mutex_lock(&shelf->lock);
-    clear_kept_locked(shelf, clearing);
+    clear_orphans_locked(shelf, clearing);
     for (struct handle *handle = shelf->all; handle; handle = handle->all) {
         mutex_lock(&handle->lock);
         clear_handle_locked(handle, clearing);
@@ -183,7 +183,7 @@ static tarn_status refuse_in_list(const struct workspace *at, uint64_t capture)
 static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
 {
     mutex_lock(&shelf->lock);
-    tarn_status status = refuse_in_list(shelf->kept, capture);
+    tarn_status status = refuse_in_list(shelf->orphans, capture);
     for (struct handle *handle = shelf->all; handle && !status; handle = handle->all) {
         mutex_lock(&handle->lock);
         status = refuse_in_list(handle->workspaces, capture);

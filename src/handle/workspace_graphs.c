@@ -36,7 +36,7 @@ static bool list_has(const struct workspace *at, uint64_t capture)
 static bool shelf_has(struct shelf *shelf, uint64_t capture)
 {
     mutex_lock(&shelf->lock);
-    bool has = list_has(shelf->kept, capture);
+    bool has = list_has(shelf->orphans, capture);
     for (struct handle *handle = shelf->all; handle && !has; handle = handle->all) {
         mutex_lock(&handle->lock);
         has = list_has(handle->workspaces, capture);
