@@ -63,11 +63,10 @@ static size_t add_up(struct holder_sum *sums, size_t count)
 static size_t collect(const struct picture *picture, int device, struct holder_sum *sums)
 {
     size_t count = 0;
-    for (size_t i = 0; i < picture->segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(picture)[i];
-        for (size_t j = 0; place_of(segment->place)->device == device && j < segment->block_count;
-             j++) {
-            const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
+    for (size_t i = 0; i < picture->runs.count; i++) {
+        const struct picture_run *run = &picture_runs(picture)[i];
+        for (size_t j = 0; place_of(run->place)->device == device && j < run->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(picture)[run->first_block + j];
             const struct trace_record *record =
                 block->record ? &picture->trace.records[block->record - 1] : NULL;
             uint32_t region = record ? record->region : 0;

@@ -24,9 +24,9 @@
 
 static struct picture picture;
 
-static const struct trace_place *place_of_segment(const struct picture_segment *segment)
+static const struct trace_place *place_of_run(const struct picture_run *run)
 {
-    const struct trace_place *place = trace_place_value(segment->place);
+    const struct trace_place *place = trace_place_value(run->place);
     CHECK(place);
     return place;
 }
@@ -37,14 +37,14 @@ static void look(void)
     picture_finish(&picture);
     OK(picture_take(&picture));
     uintptr_t end = 0;
-    for (size_t i = 0; i < picture.segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(&picture)[i];
+    for (size_t i = 0; i < picture.runs.count; i++) {
+        const struct picture_run *run = &picture_runs(&picture)[i];
         const struct picture_block *before = NULL;
-        uintptr_t at = segment->address;
-        CHECK(segment->address >= end && segment->size > 0 && segment->block_count > 0);
-        end = segment->address + segment->size;
-        for (size_t j = 0; j < segment->block_count; j++) {
-            const struct picture_block *block = &picture_blocks(&picture)[segment->first_block + j];
+        uintptr_t at = run->address;
+        CHECK(run->address >= end && run->size > 0 && run->block_count > 0);
+        end = run->address + run->size;
+        for (size_t j = 0; j < run->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(&picture)[run->first_block + j];
             CHECK(block->address == at && block->size > 0 && block->requested <= block->size);
             CHECK((block->state == PICTURE_FREE) == (block->requested == 0));
             CHECK(!before || before->state != PICTURE_FREE || block->state != PICTURE_FREE ||
@@ -60,18 +60,18 @@ static void look(void)
 static void compare(const tarn_memory_segment *shown, void *user)
 {
     size_t *seen = user;
-    CHECK(*seen < picture.segments.count);
-    const struct picture_segment *segment = &picture_segments(&picture)[(*seen)++];
-    const struct trace_place *place = place_of_segment(segment);
-    CHECK(shown->size == sizeof *shown && (uintptr_t)shown->address == segment->address &&
-          shown->bytes == segment->size);
+    CHECK(*seen < picture.runs.count);
+    const struct picture_run *run = &picture_runs(&picture)[(*seen)++];
+    const struct trace_place *place = place_of_run(run);
+    CHECK(shown->size == sizeof *shown && (uintptr_t)shown->address == run->address &&
+          shown->bytes == run->size);
     CHECK(shown->device == place->device && shown->stream == place->stream &&
           (uintptr_t)shown->native == place->native);
     CHECK(shown->pool.first == place->pool[0] && shown->pool.second == place->pool[1]);
-    CHECK(shown->large == segment->large && shown->is_virtual == segment->virtual &&
-          shown->part_count == segment->block_count);
+    CHECK(shown->large == run->large && shown->is_virtual == run->virtual &&
+          shown->part_count == run->block_count);
     for (size_t i = 0; i < shown->part_count; i++) {
-        const struct picture_block *block = &picture_blocks(&picture)[segment->first_block + i];
+        const struct picture_block *block = &picture_blocks(&picture)[run->first_block + i];
         const tarn_memory_part *part = &shown->parts[i];
         CHECK((uintptr_t)part->address == block->address && part->bytes == block->size &&
               part->requested == block->requested);
@@ -90,16 +90,16 @@ static void look_and_list(void)
     size_t seen = 0;
     look();
     OK(tarn_memory_list(compare, &seen));
-    CHECK(seen == picture.segments.count);
+    CHECK(seen == picture.runs.count);
     GIVES(tarn_memory_list(NULL, &seen), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-static const struct picture_segment *segment_at(const void *pointer)
+static const struct picture_run *run_at(const void *pointer)
 {
-    for (size_t i = 0; i < picture.segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(&picture)[i];
-        if ((uintptr_t)pointer - segment->address < segment->size)
-            return segment;
+    for (size_t i = 0; i < picture.runs.count; i++) {
+        const struct picture_run *run = &picture_runs(&picture)[i];
+        if ((uintptr_t)pointer - run->address < run->size)
+            return run;
     }
     return NULL;
 }
@@ -107,9 +107,9 @@ static const struct picture_segment *segment_at(const void *pointer)
 /* The block that holds an address, or NULL. */
 static const struct picture_block *block_at(const void *pointer)
 {
-    const struct picture_segment *segment = segment_at(pointer);
-    for (size_t j = 0; segment && j < segment->block_count; j++) {
-        const struct picture_block *block = &picture_blocks(&picture)[segment->first_block + j];
+    const struct picture_run *run = run_at(pointer);
+    for (size_t j = 0; run && j < run->block_count; j++) {
+        const struct picture_block *block = &picture_blocks(&picture)[run->first_block + j];
         if ((uintptr_t)pointer - block->address < block->size)
             return block;
     }
@@ -143,7 +143,7 @@ static void a_device_that_was_not_used_has_nothing(void)
 {
     OK(tarn_device_set(0));
     look();
-    CHECK(picture.device_count == 1 && picture.segments.count == 0 && picture.pools.count == 0);
+    CHECK(picture.device_count == 1 && picture.runs.count == 0 && picture.pools.count == 0);
     CHECK(picture.devices[0].total == 64 * MIB && picture.devices[0].limit == SIZE_MAX);
     CHECK(picture.devices[0].reserved == 0 && strlen(picture.devices[0].name) > 0);
 }
@@ -171,7 +171,7 @@ static void blocks_of_all_sizes(void)
         CHECK(picture_blocks(&picture)[i].state == PICTURE_FREE);
     OK(tarn_device_trim(0, 0));
     look_and_list();
-    CHECK(picture.segments.count == 0);
+    CHECK(picture.runs.count == 0);
 }
 
 static void tags_and_what_was_extended(void)
@@ -242,7 +242,7 @@ static void blocks_that_wait(void)
     OK(tarn_free(take(1000)));
     nothing_is_left(0);
     look_and_list();
-    CHECK(picture.segments.count == 0);
+    CHECK(picture.runs.count == 0);
 }
 
 static void streams_have_segments_of_their_own(void)
@@ -250,10 +250,10 @@ static void streams_have_segments_of_their_own(void)
     tarn_stream one = lease(0), two = lease(0);
     void *first = alloc_on(one, 3000), *second = alloc_on(two, 3000);
     look_and_list();
-    CHECK(segment_at(first) != segment_at(second));
-    CHECK(place_of_segment(segment_at(first))->native == (uint64_t)(uintptr_t)native_of(one));
-    CHECK(place_of_segment(segment_at(second))->native == (uint64_t)(uintptr_t)native_of(two));
-    CHECK(!segment_at(first)->large && segment_at(first)->virtual);
+    CHECK(run_at(first) != run_at(second));
+    CHECK(place_of_run(run_at(first))->native == (uint64_t)(uintptr_t)native_of(one));
+    CHECK(place_of_run(run_at(second))->native == (uint64_t)(uintptr_t)native_of(two));
+    CHECK(!run_at(first)->large && run_at(first)->virtual);
     OK(tarn_free(first));
     OK(tarn_free(second));
 }
@@ -310,8 +310,8 @@ static void pools_and_what_they_have(void)
     CHECK(seen && !seen->suspended && seen->device == 0);
     CHECK(seen->allocated == usable_size(small) + usable_size(large));
     CHECK(seen->active == seen->allocated && seen->waiting == 0 && seen->reserved >= seen->active);
-    CHECK(memcmp(place_of_segment(segment_at(small))->pool, seen->id, sizeof seen->id) == 0);
-    CHECK(place_of_segment(segment_at(elsewhere))->pool[1] == 0);
+    CHECK(memcmp(place_of_run(run_at(small))->pool, seen->id, sizeof seen->id) == 0);
+    CHECK(place_of_run(run_at(elsewhere))->pool[1] == 0);
 
     OK(tarn_pool_suspend(pool, true));
     look_and_list();
@@ -328,7 +328,7 @@ static void pools_and_what_they_have(void)
     OK(tarn_free(elsewhere));
     nothing_is_left(0);
     look_and_list();
-    CHECK(picture.pools.count == 0 && picture.segments.count == 0);
+    CHECK(picture.pools.count == 0 && picture.runs.count == 0);
 }
 
 static void plain_segments(void)
@@ -337,10 +337,9 @@ static void plain_segments(void)
     void *small = take(1000), *middle = take(2 * MIB), *large = take(30 * MIB);
     look_and_list();
     CHECK(is_live(small, 1000) && is_live(middle, 2 * MIB) && is_live(large, 30 * MIB));
-    CHECK(segment_at(small)->size == 2 * MIB && !segment_at(small)->large &&
-          !segment_at(small)->virtual);
-    CHECK(segment_at(middle)->size == 20 * MIB && segment_at(middle)->large);
-    CHECK(segment_at(large)->size == 30 * MIB && segment_at(large)->block_count == 1);
+    CHECK(run_at(small)->size == 2 * MIB && !run_at(small)->large && !run_at(small)->virtual);
+    CHECK(run_at(middle)->size == 20 * MIB && run_at(middle)->large);
+    CHECK(run_at(large)->size == 30 * MIB && run_at(large)->block_count == 1);
     OK(tarn_free(small));
     OK(tarn_free(middle));
     OK(tarn_free(large));

@@ -19,23 +19,23 @@ _Static_assert((int)TARN_MEMORY_FREE == PICTURE_FREE && (int)TARN_MEMORY_LIVE ==
 static size_t most_parts(const struct picture *picture)
 {
     size_t most = 1;
-    for (size_t i = 0; i < picture->segments.count; i++)
-        if (picture_segments(picture)[i].block_count > most)
-            most = picture_segments(picture)[i].block_count;
+    for (size_t i = 0; i < picture->runs.count; i++)
+        if (picture_runs(picture)[i].block_count > most)
+            most = picture_runs(picture)[i].block_count;
     return most;
 }
 
-CALLS_BACK static void show(const struct picture *picture, const struct picture_segment *segment,
+CALLS_BACK static void show(const struct picture *picture, const struct picture_run *run,
                             tarn_memory_part *parts,
                             void (*each)(const tarn_memory_segment *segment, void *user),
                             void *user)
 {
     static const struct trace_place nowhere;
-    const struct trace_place *place = trace_place_value(segment->place);
+    const struct trace_place *place = trace_place_value(run->place);
     if (!place)
         place = &nowhere;
-    for (size_t i = 0; i < segment->block_count; i++) {
-        const struct picture_block *block = &picture_blocks(picture)[segment->first_block + i];
+    for (size_t i = 0; i < run->block_count; i++) {
+        const struct picture_block *block = &picture_blocks(picture)[run->first_block + i];
         parts[i] = (tarn_memory_part){.address = (void *)block->address,
                                       .bytes = block->size,
                                       .requested = block->requested,
@@ -45,16 +45,16 @@ CALLS_BACK static void show(const struct picture *picture, const struct picture_
     struct callback callback;
     callback_begin(&callback);
     each(&(tarn_memory_segment){.size = sizeof(tarn_memory_segment),
-                                .address = (void *)segment->address,
-                                .bytes = segment->size,
+                                .address = (void *)run->address,
+                                .bytes = run->size,
                                 .device = (int)place->device,
                                 .stream = place->stream,
                                 .native = (void *)(uintptr_t)place->native,
                                 .pool = {place->pool[0], place->pool[1]},
-                                .large = segment->large,
-                                .is_virtual = segment->virtual,
+                                .large = run->large,
+                                .is_virtual = run->virtual,
                                 .parts = parts,
-                                .part_count = segment->block_count},
+                                .part_count = run->block_count},
          user);
     callback_end(&callback);
 }
@@ -68,8 +68,8 @@ static tarn_status show_all(const struct picture *picture,
     if (!parts)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu parts",
                       most);
-    for (size_t i = 0; i < picture->segments.count; i++)
-        show(picture, &picture_segments(picture)[i], parts, each, user);
+    for (size_t i = 0; i < picture->runs.count; i++)
+        show(picture, &picture_runs(picture)[i], parts, each, user);
     pages_unmap(parts, room);
     return TARN_OK;
 }

@@ -36,12 +36,12 @@ static void *list_add(struct picture_list *list, size_t size)
 /* Heaps ---------------------------------------------------------------------------------------- */
 
 /* Adds a block. A PICTURE_FREE one enlarges the free block that ends where it begins. */
-static bool add_block(struct picture *picture, const struct picture_segment *segment,
+static bool add_block(struct picture *picture, const struct picture_run *shown,
                       struct picture_block block)
 {
     size_t count = picture->blocks.count;
     struct picture_block *last =
-        count > segment->first_block ? &picture_blocks(picture)[count - 1] : NULL;
+        count > shown->first_block ? &picture_blocks(picture)[count - 1] : NULL;
     if (last && last->state == PICTURE_FREE && block.state == PICTURE_FREE) {
         last->size += block.size;
         return true;
@@ -52,7 +52,7 @@ static bool add_block(struct picture *picture, const struct picture_segment *seg
     return added;
 }
 
-static bool add_slab(struct picture *picture, const struct picture_segment *segment,
+static bool add_slab(struct picture *picture, const struct picture_run *shown,
                      const struct span *span)
 {
     const struct slab *slab = span->slab;
@@ -64,34 +64,34 @@ static bool add_slab(struct picture *picture, const struct picture_segment *segm
             block.requested = slab_requested(slab, slot);
             block.tag = slab_tag(slab, slot);
         }
-        if (!add_block(picture, segment, block))
+        if (!add_block(picture, shown, block))
             return false;
     }
     size_t used = (size_t)slab->slots * slab->slot_size;
-    return used == span->size || add_block(picture, segment,
+    return used == span->size || add_block(picture, shown,
                                            (struct picture_block){.address = span->start + used,
                                                                   .size = span->size - used});
 }
 
-static bool add_span(struct picture *picture, const struct picture_segment *segment,
+static bool add_span(struct picture *picture, const struct picture_run *shown,
                      const struct span *span)
 {
     struct picture_block block = {.address = span->start, .size = span->size};
     if (span->state == SPAN_SLAB)
-        return add_slab(picture, segment, span);
+        return add_slab(picture, shown, span);
     if (span->state == SPAN_BLOCK || span->state == SPAN_PENDING) {
         block.state = span->state == SPAN_BLOCK ? PICTURE_LIVE : PICTURE_WAITING;
         block.requested = span->requested;
         block.tag = span->tag;
         block.own = span->own;
     }
-    return add_block(picture, segment, block);
+    return add_block(picture, shown, block);
 }
 
 static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind zone,
                     const struct run *run)
 {
-    struct picture_segment segment = {
+    struct picture_run shown = {
         .address = run->start,
         .size = run->end - run->start,
         .place = heap_place(heap),
@@ -99,16 +99,16 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
         .virtual = heap->store->kind.pieces,
         .first_block = picture->blocks.count,
     };
-    if (!segment.place)
-        return false; /* without host memory for its place, the segment would seem to be another
+    if (!shown.place)
+        return false; /* without host memory for its place, the run would seem to be another
                          device's */
     for (const struct span *span = run->first; span; span = span->next)
-        if (!add_span(picture, &segment, span))
+        if (!add_span(picture, &shown, span))
             return false;
-    segment.block_count = picture->blocks.count - segment.first_block;
-    struct picture_segment *added = list_add(&picture->segments, sizeof *added);
+    shown.block_count = picture->blocks.count - shown.first_block;
+    struct picture_run *added = list_add(&picture->runs, sizeof *added);
     if (added)
-        *added = segment;
+        *added = shown;
     return added;
 }
 
@@ -148,12 +148,12 @@ static const struct page *page_with_memory(const struct tarn_range *range, size_
     return state == PAGE_EMPTY || state == PAGE_LEFT ? NULL : at;
 }
 
-/* Every run of pages is a segment, and every committed page is a block. */
+/* Every sequence of pages is a run, and every committed page is a block. */
 static bool add_range(struct picture *picture, const struct tarn_range *range)
 {
     for (size_t page = 0, end; page < range->pages; page = end) {
         const struct page *at = page_with_memory(range, page);
-        struct picture_segment segment = {
+        struct picture_run shown = {
             .address = range->start + page * range->page_size,
             .place = range->place,
             .large = true,
@@ -166,7 +166,7 @@ static bool add_range(struct picture *picture, const struct tarn_range *range)
             continue;
         for (end = page; end < range->pages && (at = page_with_memory(range, end)); end++) {
             bool live = word_state(atomic_load(&at->word)) == PAGE_COMMITTED;
-            if (!add_block(picture, &segment,
+            if (!add_block(picture, &shown,
                            (struct picture_block){
                                .address = range->start + end * range->page_size,
                                .size = range->page_size,
@@ -174,13 +174,13 @@ static bool add_range(struct picture *picture, const struct tarn_range *range)
                                .state = live ? PICTURE_LIVE : PICTURE_FREE,
                            }))
                 return false;
-            segment.size += range->page_size;
+            shown.size += range->page_size;
         }
-        segment.block_count = picture->blocks.count - segment.first_block;
-        struct picture_segment *added = list_add(&picture->segments, sizeof *added);
+        shown.block_count = picture->blocks.count - shown.first_block;
+        struct picture_run *added = list_add(&picture->runs, sizeof *added);
         if (!added)
             return false;
-        *added = segment;
+        *added = shown;
     }
     return true;
 }
@@ -234,8 +234,8 @@ static bool add_device(struct picture *picture, int number)
 
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t x = ((const struct picture_segment *)a)->address,
-              y = ((const struct picture_segment *)b)->address;
+    uintptr_t x = ((const struct picture_run *)a)->address,
+              y = ((const struct picture_run *)b)->address;
     return x < y ? -1 : x > y;
 }
 
@@ -348,17 +348,17 @@ static struct picture_pool *pool_of_place(struct picture *picture, const struct 
                                 : NULL;
 }
 
-/* Sums up each pool's memory in use from its segments. */
+/* Sums up each pool's memory in use from its runs. */
 static void sum_pools(struct picture *picture)
 {
     if (picture->pools.count)
         qsort(picture->pools.items, picture->pools.count, sizeof(struct picture_pool), by_id);
-    for (size_t i = 0; i < picture->segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(picture)[i];
-        const struct trace_place *place = trace_place_value(segment->place);
+    for (size_t i = 0; i < picture->runs.count; i++) {
+        const struct picture_run *shown = &picture_runs(picture)[i];
+        const struct trace_place *place = trace_place_value(shown->place);
         struct picture_pool *pool = place ? pool_of_place(picture, place) : NULL;
-        for (size_t j = 0; pool && j < segment->block_count; j++) {
-            const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
+        for (size_t j = 0; pool && j < shown->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(picture)[shown->first_block + j];
             pool->allocated += block->state == PICTURE_LIVE ? block->size : 0;
             pool->active += block->state != PICTURE_FREE ? block->size : 0;
             pool->waiting += block->state == PICTURE_WAITING ? block->size : 0;
@@ -376,9 +376,8 @@ tarn_status picture_take(struct picture *picture)
     done = done && trace_read(&picture->trace);
     picture->scale = ticks_scale_now();
     if (done) {
-        if (picture->segments.count)
-            qsort(picture->segments.items, picture->segments.count, sizeof(struct picture_segment),
-                  by_address);
+        if (picture->runs.count)
+            qsort(picture->runs.items, picture->runs.count, sizeof(struct picture_run), by_address);
         cut_trace(picture);
         done = join_trace(picture);
     }
@@ -394,7 +393,7 @@ tarn_status picture_take(struct picture *picture)
 void picture_finish(struct picture *picture)
 {
     pages_unmap(picture->blocks.items, picture->blocks.room * sizeof(struct picture_block));
-    pages_unmap(picture->segments.items, picture->segments.room * sizeof(struct picture_segment));
+    pages_unmap(picture->runs.items, picture->runs.room * sizeof(struct picture_run));
     pages_unmap(picture->pools.items, picture->pools.room * sizeof(struct picture_pool));
     trace_copy_finish(&picture->trace);
     if (picture->keeps_places)

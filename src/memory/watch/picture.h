@@ -27,7 +27,7 @@ struct picture_block {
 };
 
 /* A run of a heap, cut into blocks without a gap. */
-struct picture_segment {
+struct picture_run {
     uintptr_t address;
     size_t size;
     uint32_t place;
@@ -56,7 +56,7 @@ struct picture_list {
 };
 
 struct picture {
-    struct picture_list blocks, segments, pools; /* segments are ordered by address */
+    struct picture_list blocks, runs, pools; /* runs are ordered by address */
     struct picture_device devices[TARN_MAX_DEVICES];
     int device_count;
     bool keeps_places; /* until picture_finish(), numbers of places in it are not reused */
@@ -69,9 +69,9 @@ static inline struct picture_block *picture_blocks(const struct picture *picture
     return picture->blocks.items;
 }
 
-static inline struct picture_segment *picture_segments(const struct picture *picture)
+static inline struct picture_run *picture_runs(const struct picture *picture)
 {
-    return picture->segments.items;
+    return picture->runs.items;
 }
 
 /* Takes a picture, with the trace up to it. Stops a device's heaps while their blocks are copied.

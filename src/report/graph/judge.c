@@ -41,20 +41,19 @@ void check_finish(struct check *check)
     words_finish(&check->words);
 }
 
-/* The segment around an address; NULL: there is none. They are in the order of addresses. */
-static const struct picture_segment *segment_around(const struct picture *picture,
-                                                    uintptr_t address)
+/* The run around an address; NULL: there is none. They are in the order of addresses. */
+static const struct picture_run *run_around(const struct picture *picture, uintptr_t address)
 {
-    const struct picture_segment *segments = picture_segments(picture);
-    size_t low = 0, high = picture->segments.count;
+    const struct picture_run *runs = picture_runs(picture);
+    size_t low = 0, high = picture->runs.count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (address < segments[middle].address)
+        if (address < runs[middle].address)
             high = middle;
-        else if (address - segments[middle].address >= segments[middle].size)
+        else if (address - runs[middle].address >= runs[middle].size)
             low = middle + 1;
         else
-            return &segments[middle];
+            return &runs[middle];
     }
     return NULL;
 }
@@ -111,9 +110,9 @@ static tarn_graph_state state_of_free(struct check *check, tarn_graph_reference 
 {
     uintptr_t value = (uintptr_t)reference->address;
     const struct picture *picture = picture_of(check);
-    const struct picture_segment *segment = picture ? segment_around(picture, value) : NULL;
-    const struct trace_place *place = segment ? trace_place_value(segment->place) : NULL;
-    if (!segment)
+    const struct picture_run *run = picture ? run_around(picture, value) : NULL;
+    const struct trace_place *place = run ? trace_place_value(run->place) : NULL;
+    if (!run)
         return TARN_GRAPH_UNMAPPED;
     if (!place)
         return TARN_GRAPH_FREE;

@@ -137,14 +137,14 @@ static void write_record(struct chrome_writer *writer, const struct trace_record
 static void count_back(struct chrome_writer *writer, size_t first)
 {
     const struct picture *picture = writer->picture;
-    for (size_t i = 0; i < picture->segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(picture)[i];
-        int64_t device = place_of(segment->place)->device;
-        writer->reserved[device] += (int64_t)segment->size;
-        for (size_t j = 0; j < segment->block_count; j++)
-            if (picture_blocks(picture)[segment->first_block + j].state == PICTURE_LIVE)
+    for (size_t i = 0; i < picture->runs.count; i++) {
+        const struct picture_run *run = &picture_runs(picture)[i];
+        int64_t device = place_of(run->place)->device;
+        writer->reserved[device] += (int64_t)run->size;
+        for (size_t j = 0; j < run->block_count; j++)
+            if (picture_blocks(picture)[run->first_block + j].state == PICTURE_LIVE)
                 writer->allocated[device] +=
-                    (int64_t)picture_blocks(picture)[segment->first_block + j].requested;
+                    (int64_t)picture_blocks(picture)[run->first_block + j].requested;
     }
     for (size_t i = first; i < picture->trace.count; i++) {
         const struct trace_record *record = &picture->trace.records[i];

@@ -219,13 +219,13 @@ static void write_block(struct snapshot_writer *writer, const struct picture_blo
     pickle_dict_end(pickle);
 }
 
-static void write_segment(struct snapshot_writer *writer, const struct picture_segment *segment)
+static void write_segment(struct snapshot_writer *writer, const struct picture_run *run)
 {
     struct pickle_writer *pickle = &writer->pickle;
-    const struct trace_place *place = place_of(segment->place);
-    const struct picture_block *blocks = picture_blocks(writer->picture) + segment->first_block;
+    const struct trace_place *place = place_of(run->place);
+    const struct picture_block *blocks = picture_blocks(writer->picture) + run->first_block;
     uint64_t allocated = 0, active = 0, requested = 0;
-    for (size_t i = 0; i < segment->block_count; i++) {
+    for (size_t i = 0; i < run->block_count; i++) {
         allocated += blocks[i].state == PICTURE_LIVE ? blocks[i].size : 0;
         active += blocks[i].state != PICTURE_FREE ? blocks[i].size : 0;
         requested += blocks[i].requested;
@@ -234,9 +234,9 @@ static void write_segment(struct snapshot_writer *writer, const struct picture_s
     KEY(writer, device);
     pickle_integer(pickle, place->device);
     KEY(writer, address);
-    pickle_unsigned(pickle, segment->address);
+    pickle_unsigned(pickle, run->address);
     KEY(writer, total_size);
-    pickle_unsigned(pickle, segment->size);
+    pickle_unsigned(pickle, run->size);
     KEY(writer, allocated_size);
     pickle_unsigned(pickle, allocated);
     KEY(writer, active_size);
@@ -246,19 +246,19 @@ static void write_segment(struct snapshot_writer *writer, const struct picture_s
     KEY(writer, stream);
     pickle_unsigned(pickle, place->native);
     KEY(writer, segment_type);
-    if (segment->large)
+    if (run->large)
         KEY(writer, large);
     else
         KEY(writer, small);
     KEY(writer, segment_pool_id);
-    write_pool(writer, segment->place);
+    write_pool(writer, run->place);
     KEY(writer, is_expandable);
-    pickle_boolean(pickle, segment->virtual);
+    pickle_boolean(pickle, run->virtual);
     KEY(writer, frames);
     write_frames(writer, 0);
     KEY(writer, blocks);
     pickle_list_begin(pickle);
-    for (size_t i = 0; i < segment->block_count; i++) {
+    for (size_t i = 0; i < run->block_count; i++) {
         pickle_list_item(pickle, i);
         write_block(writer, &blocks[i]);
     }
@@ -270,9 +270,9 @@ static void write_segments(struct snapshot_writer *writer)
 {
     pickle_text(&writer->pickle, "segments");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < writer->picture->segments.count; i++) {
+    for (size_t i = 0; i < writer->picture->runs.count; i++) {
         pickle_list_item(&writer->pickle, i);
-        write_segment(writer, &picture_segments(writer->picture)[i]);
+        write_segment(writer, &picture_runs(writer->picture)[i]);
     }
     pickle_list_end(&writer->pickle);
 }
@@ -542,18 +542,18 @@ static void write_workspaces(struct snapshot_writer *writer)
     const struct picture *picture = writer->picture;
     write_key(writer, "workspaces");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < picture->segments.count; i++) {
-        const struct picture_segment *segment = &picture_segments(picture)[i];
-        for (size_t j = 0; j < segment->block_count; j++) {
-            const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
+    for (size_t i = 0; i < picture->runs.count; i++) {
+        const struct picture_run *run = &picture_runs(picture)[i];
+        for (size_t j = 0; j < run->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(picture)[run->first_block + j];
             if (!block->own || !block->tag || block->state == PICTURE_FREE ||
                 strcmp(tarn_tag_text(block->tag), "workspace") != 0)
                 continue;
             pickle_dict_begin(&writer->pickle);
             KEY(writer, device);
-            pickle_integer(&writer->pickle, place_of(segment->place)->device);
+            pickle_integer(&writer->pickle, place_of(run->place)->device);
             KEY(writer, stream);
-            pickle_unsigned(&writer->pickle, place_of(segment->place)->native);
+            pickle_unsigned(&writer->pickle, place_of(run->place)->native);
             KEY(writer, address);
             pickle_unsigned(&writer->pickle, block->address);
             KEY(writer, size);
