@@ -564,7 +564,7 @@ void counters_segment_gone(struct counters *counters, size_t size, bool large,
     counters_unlock(own);
 }
 
-static void stat_kept(tarn_stat *stat, int64_t change)
+static void stat_back(tarn_stat *stat, int64_t change)
 {
     stat->current += change;
     stat->freed -= change;
@@ -572,7 +572,7 @@ static void stat_kept(tarn_stat *stat, int64_t change)
         stat->peak = stat->current;
 }
 
-void counters_segment_kept(struct counters *counters, size_t size, bool large,
+void counters_segment_back(struct counters *counters, size_t size, bool large,
                            counters_oversize oversize)
 {
     tarn_stat_class classes[] = {TARN_STAT_ALL, class_of_segment(large)};
@@ -580,11 +580,11 @@ void counters_segment_kept(struct counters *counters, size_t size, bool large,
     counters_lock(own);
     for (; counters; counters = counters->parent) {
         for (int i = 0; i < 2; i++) {
-            stat_kept(&counters->values.segment[classes[i]], 1);
-            stat_kept(&counters->values.reserved_bytes[classes[i]], (int64_t)size);
+            stat_back(&counters->values.segment[classes[i]], 1);
+            stat_back(&counters->values.reserved_bytes[classes[i]], (int64_t)size);
         }
         if (oversize & bit_of(counters))
-            stat_kept(&counters->values.oversize_segments, 1);
+            stat_back(&counters->values.oversize_segments, 1);
         counters->values.num_device_free--;
     }
     counters_unlock(own);

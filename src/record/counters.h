@@ -240,7 +240,7 @@ counters_oversize counters_segment(struct counters *counters, size_t size, bool 
 void counters_segment_gone(struct counters *counters, size_t size, bool large,
                            counters_oversize oversize);
 /* Takes back the count of a segment that went back, because it is still there. */
-void counters_segment_kept(struct counters *counters, size_t size, bool large,
+void counters_segment_back(struct counters *counters, size_t size, bool large,
                            counters_oversize oversize);
 /* Bytes from which blocks and segments count as oversize; -1: none does. */
 void counters_max_split(struct counters *counters, int64_t bytes);

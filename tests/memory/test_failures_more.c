@@ -6,7 +6,7 @@
  * threads free; regions, tags and limits; memory between processes. */
 #include "support/failures.h"
 #include "support/host.h"
-#include "support/kept.h"
+#include "support/painted.h"
 #include "support/system.h"
 
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static struct {
 
 static void take(tarn_stream stream, size_t size)
 {
-    (void)kept_alloc(t.pool, stream, size);
+    (void)painted_alloc(t.pool, stream, size);
 }
 
 static bool make(tarn_pool_options *options)
@@ -74,8 +74,8 @@ static void suspend_and_resume(bool save_contents)
     take(t.streams[0], 2 * MIB);
     take(t.streams[1], 3000);
     if (!save_contents)
-        for (int i = 0; i < kept.count; i++)
-            kept.blocks[i].checked = false;
+        for (int i = 0; i < painted.count; i++)
+            painted.blocks[i].checked = false;
     tarn_status status = tarn_pool_suspend(t.pool, save_contents);
     bool done = status == TARN_ERROR_NOT_SUPPORTED || TRY(status); /* plain segments cannot be */
     /* In part, where not all could be undone */
@@ -106,20 +106,20 @@ static void count_change(const tarn_pool_block *block, bool live, void *user)
 /* The blocks are those of the checkpoint; one at an address that was live may be another now. */
 static void restore(void)
 {
-    tarn_pool_block blocks[KEPT_MOST];
+    tarn_pool_block blocks[PAINTED_MOST];
     int change = 0;
     size_t count = 0;
     if (!TRY(tarn_pool_restore(t.pool, t.checkpoint, count_change, &change))) {
         CHECK(change == 0);
         return;
     }
-    OK(tarn_pool_blocks_get(t.pool, blocks, KEPT_MOST, &count));
-    CHECK((int)count == kept.count + change);
-    kept.count = (int)count;
-    for (int i = 0; i < kept.count; i++) {
-        kept.blocks[i].start = blocks[i].address;
-        kept.blocks[i].size = blocks[i].requested;
-        kept.blocks[i].checked = false;
+    OK(tarn_pool_blocks_get(t.pool, blocks, PAINTED_MOST, &count));
+    CHECK((int)count == painted.count + change);
+    painted.count = (int)count;
+    for (int i = 0; i < painted.count; i++) {
+        painted.blocks[i].start = blocks[i].address;
+        painted.blocks[i].size = blocks[i].requested;
+        painted.blocks[i].checked = false;
     }
 }
 
@@ -134,8 +134,8 @@ static void pools_are_restored(void)
         return;
     }
     take(t.streams[0], 5000);
-    if (kept.count > 0)
-        kept_free(0);
+    if (painted.count > 0)
+        painted_free(0);
     take(t.streams[0], 4 * MIB);
     restore();
     OK(tarn_checkpoint_destroy(t.checkpoint));
@@ -170,7 +170,7 @@ static void callers_give_memory(void)
         return;
     for (size_t i = 0; i < 6; i++)
         take(t.streams[i % 2], i % 2 ? 3 * MIB * i : 900);
-    kept_free_every_second();
+    painted_free_every_second();
     (void)TRY(tarn_pool_trim(t.pool, 0));
     take(t.streams[0], 4 * MIB);
 }
@@ -184,8 +184,8 @@ static void segments_are_plain(void)
         take(t.streams[0], 12 * MIB);
         take(t.streams[1], 800);
         take(t.streams[0], 3 * MIB);
-        if (kept.count > 1)
-            kept_free(kept.count - 1);
+        if (painted.count > 1)
+            painted_free(painted.count - 1);
         (void)TRY(tarn_pool_trim(t.pool, 0));
         drop(); /* with live blocks */
     }
@@ -214,7 +214,7 @@ static void observers_come_and_go(void)
     }
     take(t.streams[0], 5 * MIB);
     take(t.streams[1], 2000);
-    kept_free_all();
+    painted_free_all();
     (void)TRY(tarn_device_trim(0, 0));
     take(t.streams[0], 4 * MIB);
 }
@@ -229,9 +229,9 @@ static void take_in_a_thread(void)
 static void threads_free_what_others_took(void)
 {
     system_in_thread(take_in_a_thread);
-    system_in_thread(kept_free_every_second);
+    system_in_thread(painted_free_every_second);
     take(t.streams[0], 400);
-    kept_free_every_second();
+    painted_free_every_second();
     system_in_thread(take_in_a_thread);
 }
 
@@ -247,7 +247,7 @@ static void names_and_limits(void)
         .size = sizeof options, .stream = t.streams[0], .tag = tag == 7 ? 0 : tag};
     void *pointer = &t;
     if (TRY(tarn_alloc(&options, 5000, &pointer)))
-        kept_add(pointer, 5000);
+        painted_add(pointer, 5000);
     (void)TRY(tarn_device_limit_set(0, 16 * MIB));
     pointer = &t;
     tarn_status status = tarn_alloc_on(t.streams[0], 40 * MIB, &pointer);
@@ -256,20 +256,21 @@ static void names_and_limits(void)
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_caching_set(false, NULL));
     take(t.streams[1], 3 * MIB);
-    kept_free_every_second();
+    painted_free_every_second();
     OK(tarn_caching_set(true, NULL));
     tarn_mapping range;
-    if (kept.count > 0)
-        (void)TRY(tarn_mapping_get(kept.blocks[0].start, &range));
+    if (painted.count > 0)
+        (void)TRY(tarn_mapping_get(painted.blocks[0].start, &range));
 }
 
 /* From one end of a pair of sockets to the other, and mapped a second time here. */
 static void send_and_import(int from, int to)
 {
-    if (!TRY(tarn_export(kept.blocks[0].start, &t.share)) || !TRY(tarn_share_send(from, t.share)) ||
-        !TRY(tarn_share_receive(to, &t.received)) || !TRY(tarn_import(t.received, 0, &t.imported)))
+    if (!TRY(tarn_export(painted.blocks[0].start, &t.share)) ||
+        !TRY(tarn_share_send(from, t.share)) || !TRY(tarn_share_receive(to, &t.received)) ||
+        !TRY(tarn_import(t.received, 0, &t.imported)))
         return;
-    CHECK(*(unsigned char *)t.imported == kept_paint(0));
+    CHECK(*(unsigned char *)t.imported == paint_of(0));
     if (TRY(tarn_import_close(t.imported)))
         t.imported = NULL;
 }
@@ -282,7 +283,7 @@ static void memory_is_shared(void)
     if (status == TARN_ERROR_NOT_SUPPORTED || !TRY(status)) /* plain segments are not shared */
         return;
     take(t.streams[0], 22 * MIB);
-    if (kept.count == 0)
+    if (painted.count == 0)
         return;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
     send_and_import(ends[0], ends[1]);
@@ -315,11 +316,11 @@ static bool export_again(int from, int to)
 
 static void see_each(void)
 {
-    for (int i = 0; i < kept.count; i++) {
+    for (int i = 0; i < painted.count; i++) {
         void *seen = NULL;
-        if (TRY(tarn_imported_pool_find(t.imported_pool, kept.blocks[i].start, kept.blocks[i].size,
-                                        &seen)))
-            CHECK(*(unsigned char *)seen == kept_paint(i));
+        if (TRY(tarn_imported_pool_find(t.imported_pool, painted.blocks[i].start,
+                                        painted.blocks[i].size, &seen)))
+            CHECK(*(unsigned char *)seen == paint_of(i));
     }
 }
 
@@ -375,9 +376,9 @@ static void end_all(void)
     t.observer = 0;
     OK(tarn_checkpoint_destroy(t.checkpoint));
     t.checkpoint = NULL;
-    kept_free_all();
+    painted_free_all();
     drop();
-    kept_check();
+    painted_check();
 }
 
 static void settle(void)
@@ -390,7 +391,7 @@ static void settle(void)
     t.imported = NULL;
     OK(tarn_imported_pool_close(t.imported_pool));
     t.imported_pool = NULL;
-    kept_check();
+    painted_check();
     if (t.observer) {
         tarn_host_ledger ledger = ledger_of(0);
         CHECK(t.mapped <= ledger.mapped || ledger.plain > 0);
@@ -404,8 +405,8 @@ static void settle(void)
 
 static void lost(void)
 {
-    for (int i = 0; i < kept.count; i++)
-        kept.blocks[i].checked = false; /* there may be nothing mapped any more */
+    for (int i = 0; i < painted.count; i++)
+        painted.blocks[i].checked = false; /* there may be nothing mapped any more */
     end_all();
 }
 

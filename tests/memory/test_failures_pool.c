@@ -7,7 +7,7 @@
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
-#include "support/kept.h"
+#include "support/painted.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,12 +48,12 @@ static void drop(int index)
 static void allocate_from(int index, tarn_stream stream, size_t size)
 {
     if (t.pools[index])
-        (void)kept_alloc(t.pools[index], stream, size);
+        (void)painted_alloc(t.pools[index], stream, size);
 }
 
 static void allocate_on(tarn_stream stream, size_t size)
 {
-    (void)kept_alloc(NULL, stream, size);
+    (void)painted_alloc(NULL, stream, size);
 }
 
 static void begin_scope(int index, int pool, tarn_scope_kind kind)
@@ -86,11 +86,11 @@ static void pools_come_and_go(void)
         allocate_from(0, t.streams[i % 2], i % 3 ? 700 + i * 3000 : i * MIB + 1);
         allocate_from(1, t.streams[1], (i + 1) * 90000);
     }
-    kept_free_every_second();
+    painted_free_every_second();
     drop(0); /* with live blocks */
     allocate_on(t.streams[0], 5 * MIB);
-    while (kept.count > 2)
-        kept_free(0);
+    while (painted.count > 2)
+        painted_free(0);
     make(2, false);
     allocate_from(2, t.streams[0], 12 * MIB);
     drop(2);
@@ -124,16 +124,16 @@ static void memory_runs_out(void)
     make(1, false);
     allocate_from(0, t.streams[0], 30 * MIB);
     allocate_from(1, t.streams[0], 20 * MIB);
-    kept_free_all();
+    painted_free_all();
     allocate_on(t.streams[0], 40 * MIB);
     tarn_status status = tarn_alloc_on(t.streams[0], 28 * MIB, &pointer);
     if (went_well(status, true, "alloc"))
-        kept_add(pointer, 28 * MIB);
+        painted_add(pointer, 28 * MIB);
     pointer = &t;
     status = t.pools[1] ? tarn_pool_alloc(t.pools[1], t.streams[1], 60 * MIB, &pointer)
                         : TARN_ERROR_OUT_OF_MEMORY;
     if (went_well(status, true, "alloc"))
-        kept_add(pointer, 60 * MIB);
+        painted_add(pointer, 60 * MIB);
     for (int i = 0; i < 2; i++)
         if (t.pools[i])
             drop(i);
@@ -144,9 +144,9 @@ static void pools_are_trimmed(void)
     make(0, false);
     for (size_t i = 0; i < 6; i++)
         allocate_from(0, t.streams[i % 2], (i + 1) * 2 * MIB);
-    for (int i = kept.count - 1; i > 0; i -= 2) {
-        (void)machine->work(0, native_of(t.streams[i % 2]), kept.blocks[i].start, 1, 500);
-        kept_free(i);
+    for (int i = painted.count - 1; i > 0; i -= 2) {
+        (void)machine->work(0, native_of(t.streams[i % 2]), painted.blocks[i].start, 1, 500);
+        painted_free(i);
     }
     if (!t.pools[0])
         return;
@@ -167,17 +167,17 @@ static void pools_are_registrable(void)
         return;
     allocate_from(0, t.streams[0], 900);
     allocate_from(0, t.streams[1], 20 * MIB);
-    void *first = kept.count ? kept.blocks[0].start : NULL;
+    void *first = painted.count ? painted.blocks[0].start : NULL;
     bool anchored = first && TRY(tarn_anchor(first, 1));
     if (TRY(tarn_pool_segments_get(t.pools[0], NULL, 0, &count)))
         CHECK(count <= 2);
-    if (kept.count)
-        kept_free(kept.count - 1);
+    if (painted.count)
+        painted_free(painted.count - 1);
     (void)TRY(tarn_pool_trim(t.pools[0], 0));
     if (anchored)
         OK(tarn_unanchor(first, 1));
     allocate_from(0, t.streams[1], 33 * MIB);
-    kept_free_all();
+    painted_free_all();
     (void)TRY(tarn_pool_trim(t.pools[0], 0));
     drop(0);
 }
@@ -270,7 +270,7 @@ static void streams_are_retired(void)
     allocate_from(0, t.adopted, 3000);
     allocate_on(t.adopted, 5 * MIB);
     allocate_on(t.adopted, 5000);
-    kept_free_every_second();
+    painted_free_every_second();
     if (TRY(tarn_stream_retire(t.adopted)))
         t.adopted = 0;
     allocate_from(0, t.streams[0], 3 * MIB);
@@ -279,7 +279,7 @@ static void streams_are_retired(void)
 /* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
 static void settle(void)
 {
-    kept_check();
+    painted_check();
     verify(0);
     CHECK(!t.capturing);
     for (int i = 0; i < 2; i++) {
@@ -289,7 +289,7 @@ static void settle(void)
     }
     for (int i = SCOPES - 1; i >= 0; i--)
         end_scope(i);
-    kept_free_all();
+    painted_free_all();
     for (int i = 0; i < POOLS; i++) {
         unsigned count = 1;
         if (t.pools[i])
@@ -317,13 +317,13 @@ static const struct scenario scenarios[] = {
 
 static void lost(void)
 {
-    kept_check();
+    painted_check();
     for (int i = SCOPES - 1; i >= 0; i--)
         end_scope(i);
-    kept_free_all();
+    painted_free_all();
     for (int i = 0; i < POOLS; i++)
         drop(i);
-    kept_check();
+    painted_check();
 }
 
 static void set_up(void)

@@ -7,7 +7,7 @@
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
-#include "support/kept.h"
+#include "support/painted.h"
 #include "support/system.h"
 
 #include <setjmp.h>
@@ -66,17 +66,17 @@ static void traces_begin_and_end(void)
     snprintf(name, sizeof name, "region %d", number++ % 50); /* a name stays for good */
     (void)TRY(tarn_trace_start(&options));
     bool inside = TRY(tarn_region_push(name));
-    kept_alloc(NULL, t.streams[0], 3000);
-    kept_alloc(NULL, t.streams[1], 3 * MIB);
+    painted_alloc(NULL, t.streams[0], 3000);
+    painted_alloc(NULL, t.streams[1], 3 * MIB);
     if (inside)
         OK(tarn_region_pop());
-    kept_free_every_second();
+    painted_free_every_second();
     (void)TRY(tarn_trace_count_get(&had, &missed));
     (void)TRY(tarn_snapshot_print(swallow, &printed, NULL));
     (void)TRY(tarn_metrics_print(swallow, &printed));
     (void)TRY(tarn_trace_stop());
     (void)TRY(tarn_trace_clear());
-    kept_alloc(NULL, t.streams[0], 800);
+    painted_alloc(NULL, t.streams[0], 800);
 }
 
 /* The settings are those from before, or the new ones. */
@@ -92,20 +92,20 @@ static void settings_change(void)
             CHECK(strcmp(before, now) == 0);
         const char *note = NULL;
         (void)TRY(tarn_configuration_note_get(0, &note));
-        kept_alloc(NULL, t.streams[i % 2], (size_t)(i + 1) * MIB);
+        painted_alloc(NULL, t.streams[i % 2], (size_t)(i + 1) * MIB);
     }
 }
 
 static void callers_pin_memory(void)
 {
-    kept_alloc(NULL, t.streams[0], 5 * MIB);
-    kept_alloc(NULL, t.streams[0], 9000);
-    if (kept.count == 0)
+    painted_alloc(NULL, t.streams[0], 5 * MIB);
+    painted_alloc(NULL, t.streams[0], 9000);
+    if (painted.count == 0)
         return;
-    unsigned char *start = kept.blocks[0].start;
+    unsigned char *start = painted.blocks[0].start;
     if (TRY(tarn_anchor(start, 5000)))
         t.pinned = start;
-    kept_free(0);
+    painted_free(0);
     (void)TRY(tarn_device_trim(0, 0));
     if (t.pinned && TRY(tarn_unanchor(t.pinned, 5000)))
         t.pinned = NULL;
@@ -116,9 +116,9 @@ static void work_in_scope(void)
 {
     if (!TRY(tarn_scope_join(t.scope)))
         return;
-    kept_alloc(NULL, t.streams[1], 2 * MIB);
+    painted_alloc(NULL, t.streams[1], 2 * MIB);
     OK(tarn_scope_leave(t.scope));
-    kept_alloc(NULL, t.streams[1], 700);
+    painted_alloc(NULL, t.streams[1], 700);
 }
 
 static void workers_join_scopes(void)
@@ -153,17 +153,17 @@ static void pools_are_asked(void)
         OK(tarn_pool_release(t.pool));
     (void)TRY(tarn_pool_info_get(t.pool, &info));
     (void)TRY(tarn_pool_limit_set(t.pool, 8 * MIB));
-    kept_alloc(t.pool, t.streams[0], 3 * MIB);
+    painted_alloc(t.pool, t.streams[0], 3 * MIB);
     tarn_status status = tarn_pool_alloc(t.pool, t.streams[1], 20 * MIB, &pointer);
     if (status)
         CHECK(pointer == &t);
     else
-        kept_add(pointer, 20 * MIB); /* the limit could not be set */
+        painted_add(pointer, 20 * MIB); /* the limit could not be set */
     CHECK(status || injecting);
-    void *pointers[KEPT_MOST];
-    for (int i = 0; i < kept.count; i++)
-        pointers[i] = kept.blocks[i].start;
-    if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)kept.count, &same)))
+    void *pointers[PAINTED_MOST];
+    for (int i = 0; i < painted.count; i++)
+        pointers[i] = painted.blocks[i].start;
+    if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)painted.count, &same)))
         CHECK(same);
     (void)TRY(tarn_pool_stats_get(t.pool, &stats));
     (void)TRY(tarn_pool_stats_reset(t.pool, TARN_STATS_PEAK));
@@ -175,13 +175,13 @@ static void blocks_and_streams_are_asked(void)
     tarn_block_info info = {.size = sizeof info};
     bool possible = false;
     void *host = &t;
-    kept_alloc(NULL, t.streams[0], 3000);
+    painted_alloc(NULL, t.streams[0], 3000);
     (void)machine->work(0, native_of(t.streams[0]), NULL, 0, 1000);
     tarn_status status = tarn_stream_query(t.streams[0]);
     if (status != TARN_ERROR_NOT_READY)
         (void)TRY(status);
-    if (kept.count > 0 && TRY(tarn_pointer_info_get(kept.blocks[0].start + 5, &info)))
-        CHECK(info.base == kept.blocks[0].start);
+    if (painted.count > 0 && TRY(tarn_pointer_info_get(painted.blocks[0].start + 5, &info)))
+        CHECK(info.base == painted.blocks[0].start);
     (void)TRY(tarn_device_set(0));
     (void)TRY(tarn_device_peer_get(0, 0, &possible));
     if (TRY(tarn_pinned_alloc(t.streams[0], 70000, &host)))
@@ -204,7 +204,7 @@ static void callers_capture(void)
             continue;
         t.announced = true;
         bool begun = driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED) == TARN_OK;
-        kept_alloc(NULL, t.streams[0], 900);
+        painted_alloc(NULL, t.streams[0], 900);
         if (begun && driver->capture_end(0, native, &graph) != TARN_OK) {
             clear_injection();
             (void)driver->capture_end(0, native, &graph);
@@ -234,7 +234,7 @@ static const struct scenario scenarios[] = {
 
 static void settle(void)
 {
-    kept_check();
+    painted_check();
     OK(tarn_trace_stop());
     OK(tarn_trace_clear());
     OK(tarn_configuration_set(""));
@@ -246,7 +246,7 @@ static void settle(void)
         OK(tarn_unanchor(t.pinned, 5000));
     t.pinned = NULL;
     verify(0);
-    kept_free_all();
+    painted_free_all();
     drop();
     OK(tarn_pinned_trim(0));
     nothing_is_left(0);
@@ -254,12 +254,12 @@ static void settle(void)
 
 static void lost(void)
 {
-    kept_check();
-    kept_free_all();
+    painted_check();
+    painted_free_all();
     if (t.pinned)
         OK(tarn_unanchor(t.pinned, 5000));
     drop();
-    kept_check();
+    painted_check();
 }
 
 static void set_up(void)

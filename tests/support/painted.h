@@ -3,33 +3,33 @@
 
 /* The blocks that a scenario of failures has. Each has contents of its own at its start, which must
  * stay until it is freed. */
-#ifndef TESTS_SUPPORT_KEPT_H
-#define TESTS_SUPPORT_KEPT_H
+#ifndef TESTS_SUPPORT_PAINTED_H
+#define TESTS_SUPPORT_PAINTED_H
 
 #include "support/failures.h"
 #include "support/host.h"
 
-#define KEPT_MOST 64
+#define PAINTED_MOST 64
 
-extern struct kept {
+extern struct painted {
     struct {
         unsigned char *start;
         size_t size;
         bool checked; /* its contents must be right */
-    } blocks[KEPT_MOST];
+    } blocks[PAINTED_MOST];
     int count;
-} kept;
+} painted;
 
 /* The value of each painted byte of a block. */
-unsigned char kept_paint(int index);
-void kept_add(void *pointer, size_t size);
+unsigned char paint_of(int index);
+void painted_add(void *pointer, size_t size);
 /* Allocates a block from a pool, or with NULL without naming one. True if it succeeded. */
-bool kept_alloc(tarn_pool *pool, tarn_stream stream, size_t size);
+bool painted_alloc(tarn_pool *pool, tarn_stream stream, size_t size);
 /* Frees a block. tarn_free() never fails, whatever the driver does. */
-void kept_free(int index);
-void kept_free_every_second(void);
-void kept_free_all(void);
+void painted_free(int index);
+void painted_free_every_second(void);
+void painted_free_all(void);
 /* Checks the contents, and that the device counts exactly these blocks. */
-void kept_check(void);
+void painted_check(void);
 
 #endif

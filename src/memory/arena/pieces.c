@@ -114,7 +114,7 @@ tarn_status piece_release(struct piece *piece)
         status = release(piece);
     if (status) {
         if (counted)
-            counters_segment_kept(store->counters, piece->size, true, piece->oversize);
+            counters_segment_back(store->counters, piece->size, true, piece->oversize);
         piece_join(piece);
         mutex_lock(&arena->lock);
         unmapped_push_locked(piece);

@@ -365,7 +365,7 @@ static tarn_status segment_release(struct run *run)
                                              : give_back(store, run->start, size, run_native(run));
     if (status) {
         (void)segment_list(run); /* it still exists, so no other segment can be there */
-        counters_segment_kept(store->counters, size, run->large, run->oversize);
+        counters_segment_back(store->counters, size, run->large, run->oversize);
         segment_tell(run);
         mutex_lock(&arena->lock);
         run->next = arena->stuck_segments;

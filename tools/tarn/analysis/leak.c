@@ -13,7 +13,7 @@
 /* the least size of a leak, if it is also a hundredth of the peak */
 #define LEAST_BYTES (UINT64_C(1) << 20)
 
-struct kept {
+struct survivor {
     uint32_t tag, stack;
     uint64_t size;  /* of each block of the family; 0 if the tag or the stack identifies it */
     uint32_t block; /* index of analysis.blocks */
@@ -27,7 +27,7 @@ struct course {
     uint64_t *begun, *never_freed;
 };
 
-static int compare_families(const struct kept *a, const struct kept *b)
+static int compare_families(const struct survivor *a, const struct survivor *b)
 {
     if (a->tag != b->tag)
         return a->tag < b->tag ? -1 : 1;
@@ -36,9 +36,9 @@ static int compare_families(const struct kept *a, const struct kept *b)
     return (a->size > b->size) - (a->size < b->size);
 }
 
-static int compare_kept(const void *left, const void *right)
+static int compare_survivors(const void *left, const void *right)
 {
-    const struct kept *a = left, *b = right;
+    const struct survivor *a = left, *b = right;
     int order = compare_families(a, b);
     return order ? order : (a->begin > b->begin) - (a->begin < b->begin);
 }
@@ -56,24 +56,24 @@ static int compare_leaks(const void *left, const void *right)
 }
 
 /* Lists what was allocated in the trace and not freed in it, by family. The caller frees it. */
-static struct kept *list_kept(const struct analysis *analysis, size_t *count)
+static struct survivor *list_survivors(const struct analysis *analysis, size_t *count)
 {
-    struct kept *kept = malloc((analysis->block_count + 1) * sizeof *kept);
+    struct survivor *survivors = malloc((analysis->block_count + 1) * sizeof *survivors);
     *count = 0;
-    for (size_t i = 0; kept && i < analysis->block_count; i++) {
+    for (size_t i = 0; survivors && i < analysis->block_count; i++) {
         const struct analysis_block *block = &analysis->blocks[i];
         if (!block->begin || block->freed != ANALYSIS_NEVER)
             continue;
         bool known = block->tag || block->stack;
-        kept[(*count)++] = (struct kept){.tag = block->tag,
-                                         .stack = block->stack,
-                                         .size = known ? 0 : block->size,
-                                         .block = (uint32_t)i,
-                                         .begin = block->begin};
+        survivors[(*count)++] = (struct survivor){.tag = block->tag,
+                                                  .stack = block->stack,
+                                                  .size = known ? 0 : block->size,
+                                                  .block = (uint32_t)i,
+                                                  .begin = block->begin};
     }
-    if (kept && *count)
-        qsort(kept, *count, sizeof *kept, compare_kept);
-    return kept;
+    if (survivors && *count)
+        qsort(survivors, *count, sizeof *survivors, compare_survivors);
+    return survivors;
 }
 
 static void course_finish(struct course *course)
@@ -112,7 +112,7 @@ static bool course_init(struct course *course, const struct analysis *analysis)
 
 /* The length in events from which on a gap of a family ends a round. `gaps` has room for all of
  * them. */
-static uint32_t round_gap(const struct kept *family, size_t count, uint32_t *gaps)
+static uint32_t round_gap(const struct survivor *family, size_t count, uint32_t *gaps)
 {
     for (size_t i = 1; i < count; i++)
         gaps[i - 1] = family[i].begin - family[i - 1].begin;
@@ -131,7 +131,7 @@ static uint32_t round_gap(const struct kept *family, size_t count, uint32_t *gap
 
 /* Whether a family is a leak. */
 static bool judge(const struct analysis *analysis, const struct course *course,
-                  const struct kept *family, size_t count, uint32_t *gaps, struct leak *leak)
+                  const struct survivor *family, size_t count, uint32_t *gaps, struct leak *leak)
 {
     uint32_t first = family[0].begin, last = family[count - 1].begin,
              events = analysis->event_count;
@@ -170,25 +170,26 @@ static bool judge(const struct analysis *analysis, const struct course *course,
 
 struct leak *leaks_find(const struct analysis *analysis, size_t *count)
 {
-    size_t kept_count;
+    size_t survivor_count;
     struct course course;
-    struct kept *kept = list_kept(analysis, &kept_count);
-    struct leak *leaks = calloc(kept_count / ROUNDS + 1, sizeof *leaks);
-    uint32_t *gaps = calloc(kept_count + 1, sizeof *gaps);
-    bool made = kept && leaks && gaps && course_init(&course, analysis);
+    struct survivor *survivors = list_survivors(analysis, &survivor_count);
+    struct leak *leaks = calloc(survivor_count / ROUNDS + 1, sizeof *leaks);
+    uint32_t *gaps = calloc(survivor_count + 1, sizeof *gaps);
+    bool made = survivors && leaks && gaps && course_init(&course, analysis);
     *count = 0;
-    for (size_t i = 0, next; made && i < kept_count; i = next) {
-        for (next = i + 1; next < kept_count && compare_families(&kept[i], &kept[next]) == 0;
+    for (size_t i = 0, next; made && i < survivor_count; i = next) {
+        for (next = i + 1;
+             next < survivor_count && compare_families(&survivors[i], &survivors[next]) == 0;
              next++)
             ;
         if (next - i >= ROUNDS)
-            *count += judge(analysis, &course, kept + i, next - i, gaps, &leaks[*count]);
+            *count += judge(analysis, &course, survivors + i, next - i, gaps, &leaks[*count]);
     }
     if (made) {
         qsort(leaks, *count, sizeof *leaks, compare_leaks);
         course_finish(&course);
     }
-    free(kept);
+    free(survivors);
     free(gaps);
     if (made)
         return leaks;

@@ -204,25 +204,27 @@ static bool plan_rest(const struct arguments *arguments, struct plan_draft *draf
     return try_draft(arguments, draft, 0, &findings->replay);
 }
 
-/* Parts of a draft that are kept while it is tried without an arena. */
-struct kept {
+/* Parts of a draft that are set aside while it is tried without an arena. */
+struct set_aside {
     uint64_t small[PLAN_ARENAS_MOST];
     struct findings findings;
 };
 
-static void keep(const struct plan_draft *draft, const struct findings *findings, struct kept *kept)
+static void keep(const struct plan_draft *draft, const struct findings *findings,
+                 struct set_aside *aside)
 {
-    kept->findings = *findings;
+    aside->findings = *findings;
     for (uint32_t i = 0; i < draft->count; i++)
-        kept->small[i] = draft->arenas[i].header.small;
+        aside->small[i] = draft->arenas[i].header.small;
 }
 
-static void put_back(struct plan_draft *draft, struct findings *findings, const struct kept *kept)
+static void put_back(struct plan_draft *draft, struct findings *findings,
+                     const struct set_aside *aside)
 {
     plan_draft_undrop(draft);
-    *findings = kept->findings;
+    *findings = aside->findings;
     for (uint32_t i = 0; i < draft->count; i++)
-        draft->arenas[i].header.small = kept->small[i];
+        draft->arenas[i].header.small = aside->small[i];
 }
 
 /* Finds the arena, of the LARGEST largest, without which least is reserved; the draft's count if
@@ -232,18 +234,18 @@ static bool find_worst(const struct arguments *arguments, struct plan_draft *dra
                        struct findings *findings, uint32_t *worst)
 {
     uint64_t least = findings->replay.peak_reserved, before = UINT64_MAX;
-    struct kept kept;
+    struct set_aside aside;
     *worst = draft->count;
     for (int tried = 0; tried < LARGEST; tried++) {
         uint32_t next = plan_draft_largest_below(draft, before);
         if (next == draft->count)
             break;
         before = plan_draft_rank(draft, next);
-        keep(draft, findings, &kept);
+        keep(draft, findings, &aside);
         plan_draft_drop(draft, next);
         bool done = plan_rest(arguments, draft, findings);
         uint64_t reserved = findings->replay.peak_reserved;
-        put_back(draft, findings, &kept);
+        put_back(draft, findings, &aside);
         if (!done)
             return false;
         if (reserved + LEAST_GRANULE < least) {
