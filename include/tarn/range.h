@@ -67,8 +67,9 @@ TARN_API tarn_status tarn_range_create(const tarn_range_options *options, size_t
 
 /* Gives pages memory. Work queued on `stream` from now on may use them; the contents are undefined.
  * Other streams must be ordered after `stream`, as for every block. All pages are committed, or on
- * failure none. If a page that is wanted at once is still in use at its address by work of another
- * stream, and neither an event nor a second mapping helps, the call waits for that work.
+ * failure none. The call waits for work if a page is still in use at its address: by another
+ * stream, if no event can order the two, or by any stream, if the page's memory went to another
+ * page before the work had ended.
  *   TARN_ERROR_INVALID_ARGUMENT   a page is committed already
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device
  *   TARN_ERROR_CAPTURE            the stream captures, or the call would have to wait for a stream

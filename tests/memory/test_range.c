@@ -424,6 +424,28 @@ static void in_the_child(void)
     GIVES(tarn_range_destroy(forked), TARN_ERROR_FORKED);
 }
 
+/* A page that a failed commit could not unmap was nobody's, so no work is waited for on its
+ * behalf. The pages beside it are waited for, although their stream had that page before. */
+static void the_end_waits_beside_a_page_that_is_stuck(void)
+{
+    start();
+    tarn_range *range = range_of(NULL, 4 * PAGE);
+    OK(tarn_range_commit(range, 0, PAGE, stream));
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_range_commit(range, PAGE, PAGE, stream));
+    OK(tarn_host_fail_set(-1, 3, true, TARN_ERROR_DRIVER)); /* the access, and the unmap */
+    GIVES(tarn_range_commit(range, 0, PAGE, stream), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(info_of(range).committed == PAGE);
+    CHECK(stats_of(0).reserved_bytes[0].current == (int64_t)(2 * PAGE));
+    work_on(stream, address_of(range, 1), PAGE, 5000000);
+    CHECK(tarn_stream_query(stream) == TARN_ERROR_NOT_READY);
+    OK(tarn_range_destroy(range));
+    CHECK(tarn_stream_query(stream) == TARN_OK);
+    nothing_is_left(0);
+}
+
 static void after_a_fork_and_a_shutdown_calls_are_refused(void)
 {
     start();
@@ -461,6 +483,7 @@ int main(void)
         CHILD_TEST(a_checkpoint_leaves_ranges_alone),
         CHILD_TEST(a_stream_may_go),
         CHILD_TEST(nothing_of_a_range_stays),
+        CHILD_TEST(the_end_waits_beside_a_page_that_is_stuck),
         CHILD_TEST(after_a_fork_and_a_shutdown_calls_are_refused),
     };
     return cmocka_run_group_tests_name("range", tests, NULL, NULL);

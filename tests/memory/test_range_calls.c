@@ -426,6 +426,40 @@ static void one_of_many_gets_a_page(void)
     end(shared);
 }
 
+/* A commit that takes pages at hand and then fails leaves them to trims, also to those that looked
+ * in between. */
+static atomic_bool trimmed;
+
+static void *commit_in_vain(void *argument)
+{
+    (void)argument;
+    while (!atomic_load(&trimmed))
+        GIVES(tarn_range_commit(shared, 0, 31 * PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
+    return NULL;
+}
+
+static void a_commit_that_fails_hides_no_page_from_trims(void)
+{
+    start();
+    pthread_t thread;
+    shared = range_of(NULL, 31 * PAGE);
+    OK(tarn_range_commit(shared, 30 * PAGE, PAGE, stream));
+    for (int i = 0; i < 200; i++) {
+        atomic_store(&trimmed, false);
+        OK(tarn_range_commit(shared, 0, 30 * PAGE, stream));
+        OK(tarn_range_decommit(shared, 0, 30 * PAGE, stream));
+        CHECK(pthread_create(&thread, NULL, commit_in_vain, NULL) == 0);
+        for (int trims = 0; trims < 100 && info_of(shared).decommitted; trims++)
+            OK(tarn_device_trim(0, 0));
+        atomic_store(&trimmed, true);
+        CHECK(pthread_join(thread, NULL) == 0);
+        OK(tarn_device_trim(0, 0));
+        CHECK(info_of(shared).decommitted == 0);
+    }
+    OK(tarn_range_decommit(shared, 30 * PAGE, PAGE, stream));
+    end(shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +473,7 @@ int main(void)
         CHILD_TEST(a_snapshot_has_the_pages),
         CHILD_TEST(threads_share_a_range),
         CHILD_TEST(one_of_many_gets_a_page),
+        CHILD_TEST(a_commit_that_fails_hides_no_page_from_trims),
     };
     return cmocka_run_group_tests_name("range_calls", tests, NULL, NULL);
 }

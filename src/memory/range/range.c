@@ -80,6 +80,14 @@ static void trace(const struct call *call, enum trace_kind kind)
         trace_event(kind, range->place, range->start + i * range->page_size, range->page_size, 0);
 }
 
+/* After a page became decommitted: a search for idle memory comes to its chunk. */
+static void note_some(const struct tarn_range *range, size_t page)
+{
+    struct chunk *chunk = range_chunk(range, page);
+    if (!atomic_load(&chunk->some))
+        atomic_store(&chunk->some, true);
+}
+
 /* Commit --------------------------------------------------------------------------------------- */
 
 /* Commits pages that are decommitted on the stream. False if one of them is not; then none is
@@ -101,6 +109,7 @@ static bool commit_quickly(const struct call *call)
     while (i-- > call->first) {
         struct page *page = range_known(call->range, i);
         atomic_store(&page->word, word_decommitted(atomic_load(&page->word)));
+        note_some(call->range, i); /* a search may have seen it committed */
     }
     return false;
 }
@@ -150,13 +159,11 @@ static void leave_decommitted(const struct call *call)
     uint64_t owner = owner_of(call->stream), epoch = atomic_load(&call->range->epoch);
     for (size_t i = call->first; i < call->end; i++) {
         struct page *page = range_known(call->range, i);
-        struct chunk *chunk = range_chunk(call->range, i);
         atomic_store_explicit(&page->owner, owner, memory_order_relaxed);
         atomic_store_explicit(&page->stream, call->stream, memory_order_relaxed);
         atomic_store_explicit(&page->epoch, epoch, memory_order_relaxed);
         atomic_store(&page->word, word_decommitted(page->before));
-        if (!atomic_load(&chunk->some))
-            atomic_store(&chunk->some, true);
+        note_some(call->range, i);
     }
 }
 
@@ -464,7 +471,7 @@ static tarn_status wait_for_work(struct tarn_range *range)
         struct page *page = range_known(range, i);
         uint64_t owner = atomic_load(&page->owner);
         struct mark *mark = NULL;
-        if (owner == waited)
+        if (owner == waited || !atomic_load(&page->stream)) /* none: it is nobody's, without work */
             continue;
         mutex_lock(&range->lock);
         status = page_mark_now_locked(range, page, &mark);
