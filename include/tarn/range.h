@@ -43,6 +43,8 @@ typedef struct tarn_range_options {
                         holds a reference to it */
     size_t page;     /* bytes that are committed and returned as one, a multiple of the device's
                         granule; 0: the granule */
+    tarn_tag tag;    /* of its pages in traces, snapshots and lists of memory (tarn_tag_intern());
+                        0: none */
 } tarn_range_options;
 
 /* A range at the time of the call. */

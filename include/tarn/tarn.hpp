@@ -447,6 +447,51 @@ inline tarn_pool *default_pool(int device)
     return found;
 }
 
+/* Addresses that get and lose memory page by page (tarn_range_create()); `bytes` of them. */
+class range : public detail::owner<detail::ended_by<tarn_range *, tarn_range_destroy>>
+{
+  public:
+    range() noexcept = default;
+    explicit range(std::size_t bytes)
+    {
+        check(tarn_range_create(nullptr, bytes, &value_));
+    }
+    range(tarn_pool *pool, std::size_t bytes, std::size_t page = 0)
+    {
+        tarn_range_options options{};
+        options.size = sizeof options;
+        options.pool = pool;
+        options.page = page;
+        check(tarn_range_create(&options, bytes, &value_));
+    }
+
+    /* Gives pages memory for work on `stream`, and takes it away after that work. */
+    void commit(std::size_t offset, std::size_t bytes, tarn_stream stream) const
+    {
+        check(tarn_range_commit(get(), offset, bytes, stream));
+    }
+    void decommit(std::size_t offset, std::size_t bytes, tarn_stream stream) const
+    {
+        check(tarn_range_decommit(get(), offset, bytes, stream));
+    }
+    /* Keeps pages committed: until the vendor's `graph` ends, or without one until unhold(). */
+    void hold(std::size_t offset, std::size_t bytes, void *graph = nullptr) const
+    {
+        check(tarn_range_hold(get(), offset, bytes, graph));
+    }
+    void unhold(std::size_t offset, std::size_t bytes) const
+    {
+        check(tarn_range_unhold(get(), offset, bytes));
+    }
+    tarn_range_info info() const
+    {
+        tarn_range_info info{};
+        info.size = sizeof info;
+        check(tarn_range_info_get(get(), &info));
+        return info;
+    }
+};
+
 /* While the scope is open, the allocations that it covers come from its pool (tarn_scope_begin()).
  * A thread's scope ends in the thread that began it, the newest first. So nothing is assigned to a
  * scope: the new one would have begun before the old one ended. */

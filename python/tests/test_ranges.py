@@ -32,7 +32,7 @@ def test_pages_come_and_go():
 
 def test_the_pool_limits_and_counts():
     pool = tarn.Pool(limit=4 * PAGE)
-    pages = tarn.Range(64 * PAGE, pool=pool, page=2 * PAGE)
+    pages = tarn.Range(64 * PAGE, pool=pool, page=2 * PAGE, tag="cache")
     assert pages.info.page == 2 * PAGE and pages.info.pool == pool.id
     pages.commit(0, 4 * PAGE)
     assert pool.stats()["reserved_bytes.all.current"] == 4 * PAGE

@@ -162,6 +162,31 @@ static void blocks_pools_and_scopes()
     CHECK(info.use_count == 1);
 }
 
+static void ranges()
+{
+    tarn::leased_stream stream(0);
+    tarn::pool pool(0);
+    tarn::range range(pool.get(), 64 << 20);
+    size_t page = range.info().page;
+    CHECK(range.info().bytes == 64 << 20 && range.info().committed == 0);
+    range.commit(0, 2 * page, stream);
+    CHECK(range.info().committed == 2 * page);
+    range.hold(0, page);
+    bool refused = false;
+    try {
+        range.decommit(0, page, stream);
+    } catch (const tarn::failure &error) {
+        refused = error.status() == TARN_ERROR_BUSY;
+    }
+    CHECK(refused);
+    range.unhold(0, page);
+    range.decommit(0, 2 * page, stream);
+    CHECK(range.info().decommitted == 2 * page);
+    range.close();
+    CHECK(!range);
+    CHECK(tarn::range(1).info().bytes == page);
+}
+
 static void captures()
 {
     tarn::leased_stream stream(0);
@@ -277,6 +302,7 @@ int main()
                                                       one has begun */
     moves_and_does_not_copy<tarn::joined_scope, false>();
     moves_and_does_not_copy<tarn::checkpoint>();
+    moves_and_does_not_copy<tarn::range>();
     moves_and_does_not_copy<tarn::capture>();
     moves_and_does_not_copy<tarn::handle_lease>();
     errors_are_exceptions();
@@ -288,6 +314,7 @@ int main()
     }
     streams_and_events();
     blocks_pools_and_scopes();
+    ranges();
     captures();
     handles();
     memory_resources();

@@ -301,12 +301,16 @@ static void look(const tarn_memory_segment *segment, void *user)
     seen++;
     for (size_t i = 0; i < segment->part_count; i++)
         parts[segment->parts[i].state] += segment->parts[i].bytes;
+    for (size_t i = 0; i < segment->part_count; i++)
+        CHECK(!segment->parts[i].tag == (segment->parts[i].state != TARN_MEMORY_LIVE));
 }
 
 static void a_snapshot_has_the_pages(void)
 {
     start();
-    tarn_range *range = range_of(NULL, 16 * PAGE);
+    tarn_tag tag = 0;
+    OK(tarn_tag_intern("pages of a cache", &tag));
+    tarn_range *range = range_with((tarn_range_options){.tag = tag}, 16 * PAGE);
     base = (uintptr_t)address_of(range, 0);
     OK(tarn_trace_start(NULL));
     OK(tarn_range_commit(range, 0, 2 * PAGE, stream));
@@ -319,6 +323,7 @@ static void a_snapshot_has_the_pages(void)
     char *text = calloc(1, 1);
     OK(tarn_snapshot_print(take, &text, NULL));
     CHECK(strstr(text, "segment_map") && strstr(text, "segment_unmap"));
+    CHECK(strstr(text, "pages of a cache"));
     free(text);
     OK(tarn_trace_stop());
     OK(tarn_range_decommit(range, 0, PAGE, stream));

@@ -651,6 +651,7 @@ class tarn_range_options(Structure):
         ("size", c_size_t),
         ("pool", c_void_p),
         ("page", c_size_t),
+        ("tag", c_uint16),
     ]
 
 class tarn_range_info(Structure):

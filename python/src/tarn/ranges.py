@@ -12,6 +12,7 @@ from ._integers import integer
 from ._library import lib
 from .devices import Device, StreamLike, stream_value
 from .errors import Owning, check
+from .memory import tag_number
 from .pools import Pool, PoolId
 
 
@@ -30,12 +31,12 @@ class Range(Owning):
     """A range of addresses in which pages get memory by `commit()` and lose it by `decommit()`, in the order of a stream.
 
     The memory is that of `pool`, by default the current device's default pool. `page` is a multiple of the device's granule, which it is
-    by default. Offsets and sizes are bytes, in whole pages. The range ends when the object is closed or collected, after the work of the
+    by default. `tag` names the pages in traces and snapshots. Offsets and sizes are bytes, in whole pages. The range ends when the object is closed or collected, after the work of the
     streams that its pages were committed for."""
 
-    def __init__(self, nbytes: int, *, page: int = 0, pool: Optional[Pool] = None) -> None:
+    def __init__(self, nbytes: int, *, page: int = 0, pool: Optional[Pool] = None, tag: Optional[str] = None) -> None:
         options = _c.tarn_range_options(size=sizeof(_c.tarn_range_options), pool=pool.pointer if pool is not None else None,
-                                        page=integer("page", page))
+                                        page=integer("page", page), tag=tag_number(tag))
         self.pointer = c_void_p()
         check(lib.tarn_range_create(byref(options), nbytes, byref(self.pointer)))
         found = self.info

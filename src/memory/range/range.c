@@ -77,7 +77,8 @@ static void trace(const struct call *call, enum trace_kind kind)
     if (!trace_is_on())
         return;
     for (size_t i = call->first; i < call->end; i++)
-        trace_event(kind, range->place, range->start + i * range->page_size, range->page_size, 0);
+        trace_event(kind, range->place, range->start + i * range->page_size, range->page_size,
+                    range->tag);
 }
 
 /* After a page became decommitted: a search for idle memory comes to its chunk. */
@@ -395,6 +396,7 @@ tarn_status tarn_range_create(const tarn_range_options *given, size_t bytes, tar
     range->store = store;
     range->pool = pool;
     range->page_size = page;
+    range->tag = options.tag;
     range->pages = (bytes - 1) / page + 1;
     atomic_store(&range->epoch, 1);
     mutex_init(&range->lock, LOCK_RANGE);

@@ -108,6 +108,7 @@ struct tarn_range {
     _Atomic(struct chunk *) *chunks;
     size_t chunk_count;
     uint32_t place; /* in the trace, kept; constant */
+    tarn_tag tag;   /* of its pages; constant */
 
     mutex lock;
     struct order *orders;

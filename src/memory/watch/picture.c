@@ -171,6 +171,7 @@ static bool add_range(struct picture *picture, const struct tarn_range *range)
                                .address = range->start + end * range->page_size,
                                .size = range->page_size,
                                .requested = live ? range->page_size : 0,
+                               .tag = live ? range->tag : 0,
                                .state = live ? PICTURE_LIVE : PICTURE_FREE,
                            }))
                 return false;
