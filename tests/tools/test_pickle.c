@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -520,8 +521,10 @@ static void inputs(void **state)
         {BYTES("PK\003\004rest"),
          "byte 0: this is a zip archive, as torch.save writes; a memory snapshot is the plain "
          "pickle that torch.cuda.memory._dump_snapshot writes"},
-        {BYTES("\x1f\x8b\x08"), "byte 0: this is gzip-compressed; decompress it first (gunzip), or "
-                                "compress with zstd, which is read"},
+        {BYTES("\x1f\x8b\x08\x00"), "byte 0: the compressed file is cut short"},
+        {BYTES("\x1f\x8b\x08\xff\0\0\0\0"),
+         "byte 0: gzip cannot decompress what follows: unknown header flags set; the file is "
+         "damaged: fetch it again"},
         {BYTES("<html>"), "byte 0: this is text, perhaps a web page; a memory snapshot is a pickle "
                           "of protocol 2 to 5"},
         {BYTES("version https://git-lfs.github.com/spec/v1\n"),
@@ -536,6 +539,61 @@ static void inputs(void **state)
         assert_string_equal(input.error, bad[i].error);
         pickle_input_finish(&input);
     }
+}
+
+/* Appends a member of gzip to `packed`, of which `size` bytes are there. */
+static size_t pack(uint8_t *packed, size_t size, size_t capacity, const void *data, size_t length)
+{
+    z_stream stream = {.next_in = (Bytef *)data,
+                       .avail_in = (uInt)length,
+                       .next_out = packed + size,
+                       .avail_out = (uInt)(capacity - size)};
+    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&stream);
+    return capacity - stream.avail_out;
+}
+
+/* The error of what is packed, "" if all of it can be read; `end` is its last byte. */
+static const char *unpack(const uint8_t *packed, size_t size, size_t length, char end)
+{
+    static struct pickle_input input;
+    static char error[sizeof input.error];
+    bool whole = pickle_input_attach(&input, packed, size) &&
+                 pickle_input_skip(&input, length - 1) && pickle_input_need(&input, 1) &&
+                 *input.next == (uint8_t)end;
+    bool more = whole && pickle_input_skip(&input, 1) && pickle_input_need(&input, 1);
+    snprintf(error, sizeof error, "%s", input.error);
+    pickle_input_finish(&input);
+    assert_true(whole || error[0]);
+    assert_false(more);
+    return error;
+}
+
+/* What gzip packed is read as if it were not: of several members, and more than a window of it. A
+ * file that was cut, changed, or packed twice says so. */
+static void gzipped(void **state)
+{
+    enum { SIZE = 3 << 20 };
+    static uint8_t data[SIZE], packed[2 * SIZE], twice[2 * SIZE];
+    (void)state;
+    memcpy(data, "\x80\x04", 2);
+    for (size_t i = 2; i < SIZE; i++)
+        data[i] = (uint8_t)((i * i >> 7) ^ (i >> 3));
+    size_t first = pack(packed, 0, sizeof packed, data, SIZE / 3);
+    size_t size = pack(packed, first, sizeof packed, data + SIZE / 3, SIZE - SIZE / 3);
+    assert_string_equal(unpack(packed, first, SIZE / 3, (char)data[SIZE / 3 - 1]), "");
+    assert_string_equal(unpack(packed, size, SIZE, (char)data[SIZE - 1]), "");
+    assert_non_null(strstr(unpack(packed, size - 1, SIZE + 1, 0), "the compressed file is cut"));
+    assert_non_null(strstr(unpack(packed, first + 3, SIZE, 0), "the compressed file is cut short"));
+    packed[first - 5] ^= 1;
+    assert_non_null(strstr(unpack(packed, size, SIZE, 0),
+                           "gzip cannot decompress what follows: incorrect data check; the file "
+                           "is damaged"));
+    size_t again = pack(twice, 0, sizeof twice, packed, first);
+    assert_string_equal(unpack(twice, again, 2, 0),
+                        "byte 0: what was compressed with gzip is gzip-compressed again; "
+                        "decompress it first (gunzip)");
 }
 
 /* Whatever a file is made of, what is allocated for it keeps to its bound: here files that are
@@ -588,6 +646,7 @@ int main(void)
         cmocka_unit_test(cycles),
         cmocka_unit_test(depth),
         cmocka_unit_test(inputs),
+        cmocka_unit_test(gzipped),
         cmocka_unit_test(memory_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the way of bytes from a file or buffer, through zstd where the first bytes ask for it, to
- * the pickle machine.
+/* Owns the way of bytes from a file or buffer, through zstd or gzip where the first bytes ask for
+ * it, to the pickle machine.
  *
  * Keeps: one window of fixed size, so that memory does not follow the file; a cap on what a
- * compressed file may grow to, because zstd makes gigabytes out of kilobytes; the reason of a
- * failure in words for whoever gave the file. Assumes nothing about the bytes. */
+ * compressed file may grow to, because it may be gigabytes out of kilobytes; the reason
+ * of a failure in words for whoever gave the file. Assumes nothing about the bytes. */
 #define _POSIX_C_SOURCE 200809L
+#define ZLIB_CONST
 
 #include "input/pickle_input.h"
 #include "input/once.h"
@@ -15,15 +16,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <zstd.h>
 
 #define WINDOW ((size_t)256 << 10)
+#define GZIP_BITS 31 /* for inflateInit2(): gzip with any window */
 #define CSV_BEGIN "Thread,Time,"
 
 static bool fail(struct pickle_input *input, const char *format, ...)
@@ -52,7 +56,7 @@ static const struct {
      "this is a zip archive, as torch.save writes; a memory snapshot is the plain pickle that "
      "torch.cuda.memory._dump_snapshot writes"},
     {"\x1f\x8b", 2,
-     "this is gzip-compressed; decompress it first (gunzip), or compress with zstd, which is read"},
+     "what was compressed with gzip is gzip-compressed again; decompress it first (gunzip)"},
     {"BZh", 3,
      "this is bzip2-compressed; decompress it first, or compress with zstd, which is read"},
     {"\xfd"
@@ -130,37 +134,72 @@ static const char *remedy_of(const char *error)
     return "; the file is damaged: fetch it again";
 }
 
-/* Decompresses into `to` until something came out; *size is 0 at the end of the stream. */
+static void raw_take(struct pickle_input *input, size_t count)
+{
+    if (input->file < 0)
+        input->raw_read += count;
+    input->raw += count;
+    input->raw_size -= count;
+}
+
+/* Decompresses what fits into `to` of the bytes at hand, which may be none: what is held back
+ * inside comes out. Returns what is wrong, or NULL. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): zstd writes through it, as a member of `out` */
-static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
+static const char *unzstd(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
 {
     ZSTD_outBuffer out = {to, capacity, 0};
-    while (!out.pos) {
+    ZSTD_inBuffer in = {input->raw, input->raw_size, 0};
+    size_t result = ZSTD_decompressStream(input->zstd, &out, &in);
+    if (ZSTD_isError(result))
+        return ZSTD_getErrorName(result);
+    raw_take(input, in.pos);
+    input->frame_open = result != 0;
+    *size = out.pos;
+    return NULL;
+}
+
+/* The same of gzip, whose members may follow each other. */
+static const char *gunzip(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
+{
+    z_stream *stream = input->gzip;
+    if (!input->frame_open)
+        inflateReset(stream);
+    size_t given = input->raw_size < UINT_MAX ? input->raw_size : UINT_MAX;
+    stream->next_in = input->raw;
+    stream->avail_in = (uInt)given;
+    stream->next_out = to;
+    stream->avail_out = (uInt)capacity;
+    int code = inflate(stream, Z_NO_FLUSH);
+    if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
+        return stream->msg ? stream->msg : "out of memory";
+    raw_take(input, given - stream->avail_in);
+    input->frame_open = code != Z_STREAM_END;
+    *size = capacity - stream->avail_out;
+    return NULL;
+}
+
+/* Decompresses into `to` until something came out; *size is 0 at the end of the stream. */
+static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
+{
+    *size = 0;
+    while (!*size) {
         if (!input->raw_size && input->file >= 0) {
             if (!read_file(input, input->raw_buffer, WINDOW, &input->raw_size))
                 return false;
             input->raw = input->raw_buffer;
         }
-        /* Called with no input too: what is held back inside comes out. */
-        ZSTD_inBuffer in = {input->raw, input->raw_size, 0};
         bool ended = !input->raw_size;
         if (ended && !input->frame_open)
             break;
-        size_t result = ZSTD_decompressStream(input->zstd, &out, &in);
-        if (ZSTD_isError(result))
-            return fail(input, "byte %" PRIu64 ": zstd cannot decompress what follows: %s%s",
-                        input->end_offset, ZSTD_getErrorName(result),
-                        remedy_of(ZSTD_getErrorName(result)));
-        if (input->file < 0)
-            input->raw_read += in.pos;
-        input->raw += in.pos;
-        input->raw_size -= in.pos;
-        input->frame_open = result != 0;
-        if (ended && !out.pos)
+        const char *error =
+            input->gzip ? gunzip(input, to, capacity, size) : unzstd(input, to, capacity, size);
+        if (error)
+            return fail(input, "byte %" PRIu64 ": %s cannot decompress what follows: %s%s",
+                        input->end_offset, input->gzip ? "gzip" : "zstd", error, remedy_of(error));
+        if (ended && !*size)
             return fail(input, "byte %" PRIu64 ": the compressed file is cut short",
                         input->end_offset);
     }
-    *size = out.pos;
     return true;
 }
 
@@ -189,12 +228,11 @@ bool pickle_input_refill(struct pickle_input *input, size_t count)
         if (input->compressed) {
             uint64_t cap = PICKLE_INPUT_EXPAND_BASE + PICKLE_INPUT_EXPAND_RATIO * input->raw_read;
             if (input->end_offset > cap)
-                return fail(input,
-                            "byte %" PRIu64 ": the file grows beyond the limit of %" PRIu64
-                            " MiB + %" PRIu64
-                            " x its compressed size; decompress it with zstd if you trust it",
-                            input->end_offset, PICKLE_INPUT_EXPAND_BASE >> 20,
-                            PICKLE_INPUT_EXPAND_RATIO);
+                return fail(
+                    input,
+                    "byte %" PRIu64 ": the file grows beyond the limit of %" PRIu64
+                    " MiB + %" PRIu64 " x its compressed size; decompress it first if you trust it",
+                    input->end_offset, PICKLE_INPUT_EXPAND_BASE >> 20, PICKLE_INPUT_EXPAND_RATIO);
         }
     }
     return true;
@@ -215,19 +253,31 @@ bool pickle_input_skip(struct pickle_input *input, uint64_t count)
     }
 }
 
-/* With the first bytes at `next`: puts zstd in between where they ask for it, then looks at what
- * comes out. */
+static bool gzip_begin(struct pickle_input *input)
+{
+    z_stream *stream = calloc(1, sizeof *stream);
+    if (stream && inflateInit2(stream, GZIP_BITS) == Z_OK) {
+        input->gzip = stream;
+        return true;
+    }
+    free(stream);
+    return false;
+}
+
+/* With the first bytes at `next`: puts zstd or gzip in between where they ask for it, then looks at
+ * what comes out. */
 static bool begin(struct pickle_input *input)
 {
-    static const uint8_t zstd_magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    static const char zstd_magic[] = "\x28\xb5\x2f\xfd", gzip_magic[] = "\x1f\x8b\x08";
     /* 0x184D2A5?, little endian, after its first byte */
-    static const uint8_t skippable_magic[] = {0x2a, 0x4d, 0x18};
+    static const char skippable_magic[] = "\x2a\x4d\x18";
 
     if (!pickle_input_need(input, 4))
         return input->error[0] ? false : check_beginning(input);
     const uint8_t *data = input->next;
-    if (memcmp(data, zstd_magic, 4) != 0 &&
-        ((data[0] & 0xf0) != 0x50 || memcmp(data + 1, skippable_magic, 3) != 0))
+    bool gzip = begins(data, 4, gzip_magic, 3);
+    if (!gzip && !begins(data, 4, zstd_magic, 4) &&
+        ((data[0] & 0xf0) != 0x50 || !begins(data + 1, 3, skippable_magic, 3)))
         return check_beginning(input);
 
     size_t size = (size_t)(input->end - data);
@@ -242,10 +292,11 @@ static bool begin(struct pickle_input *input)
     input->compressed = true;
     input->total = PICKLE_INPUT_SIZE_UNKNOWN;
     input->buffer = malloc(WINDOW);
-    input->zstd = ZSTD_createDCtx();
+    input->zstd = gzip ? NULL : ZSTD_createDCtx();
+    bool begun = gzip ? gzip_begin(input) : input->zstd != NULL;
     input->next = input->end = input->buffer;
     input->end_offset = 0;
-    if (!input->buffer || !input->zstd)
+    if (!input->buffer || !begun)
         return fail(input, "byte 0: out of memory");
     return check_beginning(input);
 }
@@ -289,6 +340,9 @@ void pickle_input_finish(struct pickle_input *input)
     if (input->file >= 0)
         close(input->file);
     ZSTD_freeDCtx(input->zstd);
+    if (input->gzip)
+        inflateEnd(input->gzip);
+    free(input->gzip);
     free(input->raw_buffer);
     free(input->buffer);
     *input = (struct pickle_input){.file = -1};

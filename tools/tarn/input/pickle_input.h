@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or
- * zstd-compressed, read in order and never held whole. Its memory does not grow with the file. Not
+ * compressed with zstd or gzip, read in order and never held whole. Its memory does not grow with the file. Not
  * thread-safe; two inputs are independent. */
 #ifndef TOOLS_PICKLE_INPUT_H
 #define TOOLS_PICKLE_INPUT_H
@@ -39,7 +39,8 @@ struct pickle_input {
     uint8_t *raw_buffer; /* compressed bytes of a file; NULL where not needed */
     uint8_t *buffer;     /* where `next` points; NULL where it points into the caller's buffer */
     struct ZSTD_DCtx_s *zstd;
-    bool frame_open; /* the input so far ends inside a zstd frame */
+    struct z_stream_s *gzip; /* NULL: zstd decompresses */
+    bool frame_open;         /* the input so far ends inside a frame of zstd, a member of gzip */
 };
 
 /* Opens a file ("-": standard input), or a buffer that outlives the input. False fills `error`.

@@ -122,6 +122,16 @@ class System {
 
 let compiled = null;
 
+// The bytes of a file. The analysis has no gzip: that is unpacked here.
+async function contentsOf(file) {
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    if (bytes[0] !== 0x1f || bytes[1] !== 0x8b)
+        return bytes;
+    return inflate(bytes, "gzip").catch(error => {
+        throw new Error(file.name + ": gzip cannot decompress it: " + error.message + "; the file is damaged: fetch it again");
+    });
+}
+
 // What the program would put into a page of these files.
 async function analyse(files) {
     const node = byId("analysis");
@@ -131,6 +141,6 @@ async function analyse(files) {
     compiled = compiled || WebAssembly.compile(await inflate(await inSlices(decodeBase64(node)), "gzip"));
     const contents = [];
     for (const file of files)
-        contents.push(new Uint8Array(await file.arrayBuffer()));
+        contents.push(await contentsOf(file));
     return new System(files.map(file => file.name), contents).run(await compiled);
 }

@@ -14,7 +14,7 @@ function saveFile(name, type, content) {
 }
 
 // A name for a file, without its ending.
-const saveName = model => model.file.name.replace(/\.(pickle|csv|json)?(\.zst)?$/i, "") + "-device" + model.device.device;
+const saveName = model => model.file.name.replace(/\.(pickle|csv|json)?(\.zst|\.gz)?$/i, "") + "-device" + model.device.device;
 
 function cssColour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
