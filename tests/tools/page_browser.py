@@ -113,6 +113,9 @@ class Browser:
         self.wait("document.body.dataset.filtering === undefined", "the filter did not settle")
         self.settle()
 
+    def quit(self):
+        self.driver.quit()
+
     def screenshot(self, name):
         self.driver.save_screenshot(os.path.join(OUT, name + ".png"))
 

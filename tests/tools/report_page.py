@@ -3,11 +3,12 @@
 # Copyright (c) 2026 The tarn authors
 """Opens the page of `tarn report` in Chromium and holds what it shows against the program's JSON: report_page.py PROGRAM DATA OUT
 PART. PART is what the page shows (show), how a reader looks for something (look), several files and those that the page reads itself
-(open), or a large recording (many); "speed EVENTS..." tests nothing, and prints how fast pages of so many events are:
+(open), a large recording (many), or what Firefox makes of it (firefox); "speed EVENTS..." tests nothing, and prints how fast pages of so many events are:
 lab/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 
+import gzip
 import json
 import os
 import pickle
@@ -19,7 +20,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
+from page_firefox import Firefox, in_firefox
 from page_many import exact_moves, many_events, speed
+from page_moves import MOVES
 from page_send import RECORDINGS, above_the_fold, legend_labels, sent_to_others
 
 
@@ -468,8 +471,10 @@ def snapshots_opened(browser):
     with open(log, "w", encoding="ascii") as out:
         out.write("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00:000001,allocate,0x1000,4096,0\n1,00:00:00:000002,allocate,0x4000,512,0\n"
                   "1,00:00:00:000003,free,0x1000,4096,0\n")
-    recording = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")
-    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), recording, sites, log]:
+    recording, packed = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst"), os.path.join(OUT, "packed.pickle.gz")
+    with open(os.path.join(DATA, "tarn.pickle"), "rb") as source, gzip.open(packed, "wb") as out:
+        out.write(source.read())
+    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), recording, packed, sites, log]:
         expect("opening " + path, open_file(browser, path), "")
         browser.wait("document.body.dataset.filtering === undefined", "the file is not shown")
         browser.run("const by = document.getElementById('groups-by'); by.value = 'site'; by.dispatchEvent(new Event('change'))")
@@ -495,6 +500,9 @@ def snapshots_opened(browser):
     browser.screenshot("report-opened")
     replayed_here(browser)
 
+    with open(packed, "r+b") as file:
+        file.truncate(1000)
+    expect("a file of gzip that is cut short", "gzip cannot decompress it" in open_file(browser, packed), True)
     hostile = os.path.join(OUT, "hostile.pickle")
     for content in (pickle.dumps({"segments": Runs()}), b"\x80\x04}", b"\x80\x04]K\x01K\x02u.", b"\x80\x04N.", b"\x80\x09N.", pickle.dumps({"__proto__": {"a": 1}}),
                     b"\x80\x04\x8e" + b"\xff" * 8 + b".", b"\x28\xb5\x2f\xfd\xff\xff\xff", b"PK\x03\x04", b""):
@@ -600,7 +608,7 @@ def what_if(browser):
 
 
 def accessible(browser):
-    """Whatever can be chosen has a name, texts have contrast in both schemes, keys reach the search, and a phone is wide enough."""
+    """Whatever can be chosen has a name, texts have contrast in both schemes, and keys reach the search."""
     for scheme in ("light", "dark"):
         browser.open(os.path.join(OUT, "tarn.html"), scheme)
         browser.settle()
@@ -623,12 +631,6 @@ def accessible(browser):
     expect("what has no name", nameless, [])
     browser.get("body").send_keys("/")
     expect("focus of /", browser.run("return document.activeElement.id"), "search")
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True})
-    browser.open(os.path.join(OUT, "tarn.html"))
-    browser.settle()
-    expect("width on a phone", browser.run("return document.documentElement.scrollWidth"), 390)
-    browser.screenshot("report-phone")
-    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def full_map(browser):
@@ -749,15 +751,16 @@ def hostile_texts(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events],
+    "firefox": [in_firefox],
 }
 
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    browser = Browser()
+    browser = Firefox() if WHAT == "firefox" else Browser()
     try:
         if WHAT == "speed":
             for count in sys.argv[5:]:
@@ -770,7 +773,7 @@ def main():
         for part in PARTS[WHAT]:
             part(browser)
     finally:
-        browser.driver.quit()
+        browser.quit()
 
 
 main()

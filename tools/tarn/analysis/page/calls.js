@@ -119,7 +119,7 @@ class Calls {
         groups.append("rect").attr("width", item => Math.max(0.5, item.part * width - 1)).attr("height", FLAME_LINE - 1)
             .attr("fill", item => flameColour(item.node.label)).attr("data-bytes", item => item.node.bytes);
         groups.filter(item => item.part * width > 40).append("text").attr("x", 4).attr("y", 14)
-            .text(item => cutText(item.node.label, Math.floor((item.part * width - 8) / 6.4)));
+            .text(item => cutText(item.node.label, Math.floor((item.part * width - 8) / 7)));
         const outer = [];
         for (let node = this.focus.parent; node; node = node.parent)
             outer.unshift(element("button", {type: "button", class: "link", onclick: () => this.zoomTo(node)}, node.label), " \u203a ");

@@ -61,6 +61,16 @@ function drawCursor(context, x, top, height) {
     context.setLineDash([]);
 }
 
+// Where the cursor is on the axis below the chart.
+function drawFoot(context, x, y) {
+    context.fillStyle = cssColour("--text");
+    context.beginPath();
+    context.moveTo(crisp(x), y + 1);
+    context.lineTo(crisp(x) - 5, y + TICK + 3);
+    context.lineTo(crisp(x) + 5, y + TICK + 3);
+    context.fill();
+}
+
 function drawRange(context, from, to, top, height) {
     context.save();
     context.globalAlpha = 0.16;

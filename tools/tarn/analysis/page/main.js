@@ -319,7 +319,7 @@ async function chooseModel(model, link = {}) {
     byId("axis").disabled = !hasTimes;
     for (const id of ["timeline-section", "ranging"])
         byId(id).hidden = !hasTrace;
-    byId("free-part").hidden = !model.device.states.peakReserved.reserved;
+    byId("free-part").hidden = byId("reserved-sample").hidden = !model.device.states.peakReserved.reserved;
     for (const id of ["at-peak", "at-peak-reserved", "at-end", "at-previous", "at-next", "range-from", "range-to"])
         byId(id).hidden = !hasTrace;
     showRanging(false);

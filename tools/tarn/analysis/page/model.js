@@ -37,7 +37,7 @@ class Model {
         this.marks = arrays;
     }
 
-    // What is asked for often: the blocks in the order of their frees, and what is reserved at each moment.
+    // What is asked for often: the blocks in the order of their frees, and what is allocated and reserved at each moment.
     *prepare() {
         const {count, freed} = this.blocks;
         const start = new Uint32Array(this.events + 2);
@@ -60,17 +60,23 @@ class Model {
         this.freedStart = start; // of moment m: order[start[m]] to before order[start[m + 1]]
         this.freedOrder = order;
 
-        const reserved = new Float64Array(this.events + 1);
-        for (let i = 0; i < this.ranges.count; i++) {
-            reserved[this.ranges.begin[i]] += this.ranges.size[i];
-            if (this.ranges.end[i] !== NEVER)
-                reserved[this.ranges.end[i]] -= this.ranges.size[i];
+        this.allocated = yield* this.sumsOverTime(this.blocks, freed);
+        this.reserved = yield* this.sumsOverTime(this.ranges, this.ranges.end);
+    }
+
+    // At each moment the bytes of what has begun and not ended.
+    *sumsOverTime({count, size, begin}, end) {
+        const sums = new Float64Array(this.events + 1);
+        for (let i = 0; i < count; i++) {
+            sums[begin[i]] += size[i];
+            if (end[i] !== NEVER)
+                sums[end[i]] -= size[i];
             if (i % 65536 === 0)
                 yield;
         }
         for (let m = 1; m <= this.events; m++)
-            reserved[m] += reserved[m - 1];
-        this.reserved = reserved;
+            sums[m] += sums[m - 1];
+        return sums;
     }
 
     lives(i, moment) {

@@ -39,6 +39,7 @@ function showGroups(view, tell) {
 // The blocks at a moment that are looked at, the largest first or as the reader sorts them.
 function showBlocks(view, tell, limit = BLOCK_ROWS) {
     const {model, moment, sortBlocks, groupsBy: by} = view, label = model.labeller(by, view.opened), b = model.blocks;
+    const sited = by !== "site" && model.device.hasStacks;
     const values = {bytes: i => b.size[i], lived: i => (b.freed[i] === NEVER ? Infinity : model.ends(i) - model.starts(i)),
         address: i => b.address[i], name: i => label(i).toLowerCase() + " " + model.siteOf(i).toLowerCase()};
     const found = model.alive(moment), largestFirst = sortBlocks.key === "bytes" && sortBlocks.down;
@@ -49,10 +50,10 @@ function showBlocks(view, tell, limit = BLOCK_ROWS) {
     element("td", {class: "number"}, formatBytes(b.size[i])),
     element("td", {class: "number"}, lifetime(model, i)),
     element("td", {}, element("button", {class: "row", type: "button", onclick: () => tell.onBlock(i)},
-        label(i) + (by === "site" ? "" : "  \u00b7  " + model.siteOf(i)))),
+        label(i) + (sited ? "  \u00b7  " + model.siteOf(i) : ""))),
     element("td", {class: "number address"}, formatAddress(b.address[i]))));
     const columns = [{name: "bytes", number: true, key: "bytes"}, {name: "lifetime", number: true, key: "lived"},
-        {name: by === "site" ? "call site" : BY_NAMES[by] + " \u00b7 call site", key: "name"}, {name: "address", number: true, key: "address"}];
+        {name: BY_NAMES[by] + (sited ? " \u00b7 call site" : ""), key: "name"}, {name: "address", number: true, key: "address"}];
     const more = alive.length > limit
         ? element("button", {type: "button", onclick: () => showBlocks(view, tell, limit * 5)},
             "Show more of the " + formatCount(alive.length))

@@ -59,7 +59,8 @@ class Timeline {
         this.yZoom = {low: 0, high: 1};
         this.zoom = d3.zoom().filter(() => !d3.event.button && !(d3.event.shiftKey && d3.event.type === "wheel"))
             .on("zoom", () => this.draw());
-        d3.select(this.canvas).call(this.zoom).on("dblclick.zoom", null);
+        this.leaveSwipes();
+        d3.select(this.canvas).call(this.zoom).on("dblclick.zoom", null).style("touch-action", "pan-y"); // which d3 sets to "none"
         this.canvas.addEventListener("click", event => this.click(event));
         this.canvas.addEventListener("mousemove", event => this.hover(event));
         this.canvas.addEventListener("mouseleave", () => this.listeners.onHover(null));
@@ -68,6 +69,22 @@ class Timeline {
         this.canvas.addEventListener("dblclick", () => this.reset());
         this.brush = d3.brushX().on("end", () => this.brushed());
         this.brushing = this.svg.append("g").attr("class", "brush");
+    }
+
+    // A vertical swipe of one finger scrolls the page: d3 would keep the browser from that with every touchmove that it sees.
+    leaveSwipes() {
+        let from = null, vertical = false;
+        this.canvas.addEventListener("touchstart", event => {
+            from = event.touches.length === 1 ? event.touches[0] : null;
+            vertical = false;
+        });
+        this.canvas.addEventListener("touchmove", event => {
+            const to = event.touches[0];
+            vertical = vertical || Boolean(from) && Math.abs(to.clientY - from.clientY) > Math.abs(to.clientX - from.clientX);
+            from = null; // the first move says which it is
+            if (vertical)
+                event.stopImmediatePropagation();
+        });
     }
 
     // Of a filtered model the chart is as high as what is left; else reserved memory fits into it, too.
@@ -163,27 +180,27 @@ class Timeline {
 
     // --- what is seen ---
 
-    // For each column of the scale `x` its moment, that of the highest sum in it, and the sums of the groups then.
+    // For each column of the scale `x` its moment, that of the highest sum in it, the sums of the groups then, and of what is shown of them (`tops`).
     *columns(x, count) {
         const width = this.grouping.groups.length;
         const [low, high] = x.domain(), step = (high - low) / count;
         const first = this.momentOf(low), last = this.momentOf(high);
-        const columns = {count, low, step, first, last, moments: new Uint32Array(count), sums: new Float64Array(count * width), top: 0};
+        const columns = {count, low, step, first, last, moments: new Uint32Array(count), sums: new Float64Array(count * width), tops: new Float64Array(count), top: 0};
         const size = this.model.blocks.size, {of, on} = this.grouping, whole = !this.filtered;
         const sums = yield* this.model.sumsAt(this.grouping, first);
         const before = sums.slice();
         let total = sums.reduce((sum, part, g) => sum + (on && !on[g] ? 0 : part), 0), totalBefore = total, entering = first;
-        let best = total, column = 0;
+        let column = 0;
         const keep = moment => {
             columns.moments[column] = moment;
             columns.sums.set(sums, column * width);
-            best = total;
+            columns.tops[column] = total;
         };
         const carry = () => { // a column begins with what was before it
             column++;
             columns.moments[column] = entering;
             columns.sums.set(before, column * width);
-            best = totalBefore;
+            columns.tops[column] = totalBefore;
         };
         const change = sign => i => {
             const group = of[i];
@@ -199,7 +216,7 @@ class Timeline {
             const at = Math.min(count - 1, Math.max(0, Math.floor((this.xOf(moment) - low) / step)));
             while (column < at)
                 carry();
-            if (total > best)
+            if (total > columns.tops[column])
                 keep(moment);
             entering = moment;
             before.set(sums);
@@ -478,7 +495,7 @@ class Timeline {
     }
 
     drawFrame() {
-        if (!this.y || !this.box)
+        if (!this.y || !this.box || !this.seen)
             return;
         const {x, y} = this.ticks(), right = MARGIN.left + this.width, bottom = MARGIN.top + this.height;
         const place = moment => this.x(this.xOf(moment)), seen = at => at >= MARGIN.left - 1 && at <= right + 1;
@@ -492,7 +509,8 @@ class Timeline {
         }
         const cursor = this.moment === undefined ? -1 : place(this.moment);
         if (seen(cursor)) {
-            drawCursor(upper, cursor, MARGIN.top, this.height);
+            drawCursor(upper, cursor, MARGIN.top, this.topAt(this.moment) - MARGIN.top);
+            drawFoot(upper, cursor, bottom);
             drawCursor(lower, cursor, 0, this.lowerHeight);
         }
         const {peak, states, ooms} = this.model.device;
@@ -501,6 +519,13 @@ class Timeline {
             .map(mark => ({...mark, x: place(mark.moment)})).filter(mark => seen(mark.x));
         for (const mark of this.marks)
             drawMark(upper, mark, MARGIN.top);
+    }
+
+    // Where the highest column ends beside a moment, pixels: a peak may be one column wide, so no line crosses it.
+    topAt(moment) {
+        const {tops, low, step} = this.seen, column = Math.floor((this.xOf(moment) - low) / step);
+        const highest = Math.max(0, ...tops.subarray(Math.max(0, column - 1), Math.max(0, column + 2)));
+        return Math.max(MARGIN.top, Math.min(MARGIN.top + this.height, this.y(highest)));
     }
 
     // What the frame says, for whoever cannot see it.
@@ -612,6 +637,7 @@ class Timeline {
         if (block >= 0)
             lines.push(formatBytes(model.blocks.size[block]) + " \u00b7 " + this.grouping.label(block), ...stackLines(model, block));
         lines.push("after event " + formatCount(moment) + (model.device.hasTimes ? ", " + formatTime(model.times[moment]) : ""));
+        lines.push("allocated " + formatBytes(model.allocated[moment]));
         if (model.reserved[moment])
             lines.push("reserved " + formatBytes(model.reserved[moment]));
         return lines;

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+"""How the page of `tarn report` follows hands and screens: swipes, the pointer, phones and wide screens. For report_page.py."""
+
+import os
+import pickle
+import re
+import time
+
+from selenium.webdriver.common.action_chains import ActionChains
+
+from page_browser import DATA, OUT, ask, expect, fail, make_page
+
+SCROLL = "return [scrollX, scrollY]"
+
+
+def resize(browser, width, height, mobile=False):
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                   {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile})
+    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": mobile})
+
+
+def whole_screen(browser):
+    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def swipe(browser, across, down):
+    """Of one finger, from the middle of the chart. Gives what the page scrolled, and what is in view then."""
+    left, top, *before = browser.run("""
+        const chart = document.querySelector('canvas.areas');
+        chart.scrollIntoView({block: 'center'});
+        const box = chart.getBoundingClientRect();
+        return [box.left + box.width / 2, box.top + box.height / 2, scrollX, scrollY]""")
+    touch = lambda kind, points: browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    touch("touchStart", [{"x": left, "y": top}])
+    for step in range(1, 11):
+        touch("touchMove", [{"x": left + across * step / 10, "y": top + down * step / 10}])
+        time.sleep(0.02)
+    touch("touchEnd", [])
+    after = browser.run("await new Promise(resolve => setTimeout(resolve, 600));" + SCROLL)
+    return after[1] - before[1], browser.run("return new URLSearchParams(location.hash.slice(1)).get('view')")
+
+
+def phones(browser):
+    """Recordings of every kind fit on a phone, a vertical swipe over the chart scrolls the page, and a horizontal one moves the chart."""
+    resize(browser, 390, 844, True)
+    long_names = os.path.join(OUT, "names.pickle")
+    frames = [{"name": "scaled_dot_product_attention_" + str(i) * 30, "filename": "/srv/a_file_with_a_name.py", "line": i} for i in range(9)]
+    events = [{"action": "alloc", "addr": (i + 1) << 20, "size": 4096 << i, "stream": 0, "time_us": i, "frames": [frame]} for i, frame in enumerate(frames)]
+    with open(long_names, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    make_page("names", long_names)
+    pages = [os.path.join(OUT, name + ".html") for name in ("tarn", "no-stacks", "what-if", "names")]
+    for page in pages:
+        browser.open(page)
+        browser.settle()
+        expect("names that are longer than their part of the flame graph in " + page, browser.run("""
+            return [...document.querySelectorAll('#calls svg text')].filter(text =>
+                text.getComputedTextLength() + 4 > Number(text.parentNode.querySelector('rect').getAttribute('width'))).map(text => text.textContent)"""), [])
+        expect("width on a phone of " + page, browser.run("return document.documentElement.scrollWidth"), 390)
+        expect("what covers a phone", browser.run("return getComputedStyle(document.getElementById('filters')).position"), "static")
+    browser.open(pages[0])
+    browser.run("document.getElementById('zoom-in').click()")
+    browser.filtered()
+    view = browser.run("return new URLSearchParams(location.hash.slice(1)).get('view')")
+    scrolled, seen = swipe(browser, 0, -200)
+    if scrolled < 100 or seen != view:
+        fail(f"a vertical swipe scrolls the page by {scrolled} pixels, and the chart from {view} to {seen}")
+    scrolled, seen = swipe(browser, -100, 0)
+    if scrolled or seen == view:
+        fail(f"a horizontal swipe scrolls the page by {scrolled} pixels, and the chart shows {seen}")
+    whole_screen(browser)
+
+
+def wide_screens(browser):
+    """All of a screen of 3840 pixels is used, and the chart is higher there."""
+    heights = []
+    for width, height in ((1500, 1000), (3840, 2160)):
+        resize(browser, width, height)
+        browser.open(os.path.join(OUT, "tarn.html"))
+        browser.settle()
+        left, right, tall = browser.run("""const box = document.getElementById('timeline-section').getBoundingClientRect();
+            return [box.left, box.right, document.querySelector('canvas.areas').getBoundingClientRect().height]""")
+        if left > 40 or right < width - 40:
+            fail(f"of {width} pixels those from {left} to {right} are used")
+        heights.append(tall)
+    if heights[1] < 1.5 * heights[0]:
+        fail(f"the chart is {heights} pixels high")
+    whole_screen(browser)
+
+
+def pointed_at(browser, part):
+    """What the page says of a place in the chart, a part of its width from the left. The margins are those of timeline.js."""
+    canvas = browser.get("canvas.areas")
+    width = canvas.size["width"]
+    ActionChains(browser.driver).move_to_element_with_offset(canvas, int(76 + part * (width - 102) - width / 2), 0).perform()
+    return [line.replace("\u00a0", " ") for line in browser.run("return [...document.querySelectorAll('#tooltip:not([hidden]) div')].map(line => line.textContent)")]
+
+
+def pointer(browser):
+    """The pointer names what is allocated and reserved: of all that the recording has, whatever is left out of the chart."""
+    file = os.path.join(DATA, "tarn.pickle")
+    browser.open(os.path.join(OUT, "tarn.html"))
+    for search in ("", "backward"):
+        browser.run("const box = document.getElementById('search'); box.value = arguments[0]; box.dispatchEvent(new Event('input'))", search)
+        browser.filtered()
+        lines = pointed_at(browser, 0.6)
+        moment = re.sub("[^0-9]", "", next(line for line in lines if line.startswith("after event ")).split(", ")[0])
+        browser.run("location.hash = location.hash.replace(/(^#|&)at=[0-9]+/, '') + '&at=' + arguments[0]", moment)
+        browser.wait(f"document.body.dataset.moment === '{moment}'", "the address does not choose a moment")
+        shown, allocated, reserved = browser.run("const sums = document.getElementById('sums'); return [[...sums.querySelectorAll('.value')].map("
+            "value => value.textContent.replace(/\\u00a0/g, ' ')), Number(sums.dataset.allocated), Number(sums.dataset.reserved)]")
+        said = ask(file, moment)["at"]
+        expect("sums at the pointer", [allocated, reserved], [said["allocated"], said["reserved"]])
+        for name, text in zip(("allocated", "reserved"), shown):
+            expect(f"{name} {text} in {lines}, searching for {search!r}", f"{name} {text}" in lines, True)
+
+
+def cursor(browser):
+    """The cursor crosses no column: of a recording whose peak is one event, it ends above the peak; and it says below the axis where it is."""
+    file = os.path.join(OUT, "spike.pickle")
+    sizes = [(0, 1 << 20)] + [(i, 4096) for i in range(1, 2000)]
+    events = [{"action": "alloc", "addr": (1 << 40) + (i << 24), "size": size, "stream": 0, "time_us": 100 * i} for i, size in sizes]
+    spike = {"addr": 1 << 45, "size": 16 << 20, "stream": 0}
+    events[1000:1000] = [dict(spike, action="alloc", time_us=99950), dict(spike, action="free_requested", time_us=99951),
+                         dict(spike, action="free_completed", time_us=99951)]
+    segment = {"address": 1 << 40, "total_size": 64 << 20, "stream": 0, "blocks": [], "device": 0}
+    for segments in ([], [segment]): # with reserved memory, which is far above, and without
+        with open(file, "wb") as out:
+            pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
+        browser.open(make_page("spike", "--no-what-if", file))
+        browser.settle()
+        marks = dict(mark.split(" ") for mark in browser.run("return document.getElementById('timeline').dataset.marks").split(", "))
+        tall, over, above, below = browser.run("""
+            const chart = document.querySelector('canvas.areas'), frame = document.querySelector('canvas.frame'), at = Number(arguments[0]);
+            const opaque = canvas => canvas.getContext('2d').getImageData(at, 0, 1, canvas.height).data.filter((value, i) => i % 4 === 3);
+            const filled = opaque(chart), drawn = opaque(frame).map(value => value > 100), end = chart.height - 26;
+            let top = end - 2;
+            while (filled[top - 1] > 200)
+                top--;
+            const rows = (from, to) => drawn.slice(from, to).reduce((sum, value) => sum + value, 0);
+            return [end - top, rows(top, end - 1), rows(0, top), rows(end + 2)];""", marks["peak"])
+        if tall < 60:
+            fail(f"the peak is {tall} pixels high")
+        expect("what the cursor hides of the peak", over, 0)
+        if not above or not below:
+            fail(f"the cursor is not seen: {above} pixels above the peak, {below} below the axis")
+
+
+MOVES = [phones, wide_screens, pointer, cursor]
