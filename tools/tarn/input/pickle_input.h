@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or
- * compressed with zstd or gzip, read in order and never held whole. Its memory does not grow with the file. Not
- * thread-safe; two inputs are independent. */
+ * compressed with zstd or gzip, read in order and never held whole. Its memory does not grow with
+ * the file. Not thread-safe; two inputs are independent. */
 #ifndef TOOLS_PICKLE_INPUT_H
 #define TOOLS_PICKLE_INPUT_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The part of zlib's interface that reads gzip, for the analysis in the page, which has no zlib. The
- * page unpacks gzip before (page/analyse.js), so a file that begins so was packed twice. */
+/* The part of zlib's interface that reads gzip, for the analysis in the page, which has no zlib.
+ * The page unpacks gzip before (page/analyse.js), so a file that begins so was packed twice. */
 #ifndef VIEWER_ZLIB_H
 #define VIEWER_ZLIB_H
 
