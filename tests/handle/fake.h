@@ -62,6 +62,8 @@ static struct {
     atomic_int calls[FAKE_CALLS];
     atomic_int fail_nth[FAKE_CALLS], fail_status; /* fail_nth: from now, 1 is the next; 0 none */
     atomic_int create_ms, creating, creating_peak, misuse;
+    atomic_int create_meet;     /* a create after the first waits until so many are in progress */
+    atomic_int peak_with_first; /* how many creates were in progress during the first */
     _Atomic(enum fake_lie) lie;
     atomic_bool keeps_workspace; /* setting the stream does not end its use, as with rocBLAS */
 } fake;
@@ -91,10 +93,15 @@ static int fake_create(void **handle)
         peak = atomic_load(&fake.creating_peak);
     while (now > peak && !atomic_compare_exchange_weak(&fake.creating_peak, &peak, now))
         ;
-    int ms = atomic_load(&fake.create_ms);
+    bool first = atomic_load(&fake.calls[FAKE_CREATE]) == 1;
+    int ms = atomic_load(&fake.create_ms), meet = atomic_load(&fake.create_meet);
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     if (ms)
         nanosleep(&time, NULL);
+    if (first)
+        atomic_store(&fake.peak_with_first, atomic_load(&fake.creating_peak));
+    for (int i = 0; !first && i < 30000 && atomic_load(&fake.creating_peak) < meet; i++)
+        usleep(1000);
     atomic_fetch_sub(&fake.creating, 1);
     if (*handle)
         atomic_fetch_add(&fake.misuse, 1); /* out-handles begin as NULL */
