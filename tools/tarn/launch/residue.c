@@ -1,70 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVML, opened at the first sample. Prototypes are those of nvml.h. A sample counts only where the
- * book did not change meanwhile, so that a free between the two looks does not appear as memory
- * that nobody sees.
+/* Samples what NVML says that each process has. A sample counts only if the book did not change
+ * meanwhile. Otherwise a free between the two looks would appear as memory that nobody sees.
  *
- * Of a process that allocates in the order of streams the least that was ever sampled counts
- * against its limit: what the driver's pools keep is theirs to use again, and NVML does not tell it
- * from the rest. */
+ * For a process that makes stream-ordered allocations, the lowest sample counts against its limit.
+ * The driver's pools keep freed memory and use it again, and NVML does not show which part that
+ * is. */
 #include "launch/residue.h"
-#include "driver/loader.h"
+#include "nvml.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { PROCESSES_MOST = 512 };
 
-typedef struct nvml_device *nvml_device;
-
-struct nvml_process {
-    unsigned number;
-    unsigned long long bytes; /* all bits set where it is not told */
-    unsigned gpu_instance, compute_instance;
-};
-
-struct nvml_memory {
-    unsigned long long total, free, used;
-};
-
-static struct {
-    bool tried, there;
-    int (*init)(void);
-    int (*find)(const char *address, nvml_device *device);
-    int (*compute)(nvml_device device, unsigned *count, struct nvml_process *list);
-    int (*memory)(nvml_device device, struct nvml_memory *memory);
-} nvml;
-
-static bool nvml_open(void)
-{
-    static const char *const sonames[] = {"libnvidia-ml.so.1", NULL};
-    struct loaded library;
-    if (nvml.tried)
-        return nvml.there;
-    nvml.tried = true;
-    if (loader_open(sonames, &library, NULL, 0) != TARN_OK)
-        return false;
-    loader_store(&nvml.init, loader_symbol(&library, "nvmlInit_v2"));
-    loader_store(&nvml.find, loader_symbol(&library, "nvmlDeviceGetHandleByPciBusId_v2"));
-    loader_store(&nvml.compute, loader_symbol(&library, "nvmlDeviceGetComputeRunningProcesses_v3"));
-    loader_store(&nvml.memory, loader_symbol(&library, "nvmlDeviceGetMemoryInfo"));
-    nvml.there = nvml.init && nvml.find && nvml.compute && nvml.init() == 0;
-    return nvml.there;
-}
-
-/* What NVML says that a process has on a device; UINT64_MAX where it says nothing. A process may be
- * listed once per MIG instance. */
+/* What NVML says that a process has on a device; UINT64_MAX: it says nothing. */
 static uint64_t process_bytes(const struct book_device *device, uint32_t process)
 {
     static struct nvml_process list[PROCESSES_MOST];
     unsigned count = PROCESSES_MOST;
-    nvml_device handle = NULL;
+    nvml_device handle = nvml_find("", device->address);
     uint64_t bytes = UINT64_MAX;
-    if (!device->address[0] || nvml.find(device->address, &handle) || !handle ||
-        nvml.compute(handle, &count, list))
+    if (!handle || !nvml_processes_get(handle, list, &count))
         return UINT64_MAX;
-    for (unsigned i = 0; i < count && i < PROCESSES_MOST; i++)
+    for (unsigned i = 0; i < count; i++)
         if (list[i].number == process && list[i].bytes != ~0ull)
             bytes = bytes == UINT64_MAX ? list[i].bytes : bytes + list[i].bytes;
     return bytes;
@@ -83,7 +43,7 @@ static bool is_ordered(const struct book *book, unsigned device)
 static bool sample(struct opened_book *opened, unsigned index)
 {
     const struct book *book = opened->book;
-    if (strcmp(book->driver, "cuda") != 0 || !nvml_open())
+    if (strcmp(book->driver, "cuda") != 0)
         return true;
     books_read(opened);
     uint64_t before = books_device_sums(book, index).used;
@@ -104,7 +64,7 @@ static bool sample(struct opened_book *opened, unsigned index)
 
 void residue_prepare(void)
 {
-    (void)nvml_open();
+    nvml_prepare();
 }
 
 static bool asks(const struct opened_book *opened, unsigned index)
@@ -131,9 +91,6 @@ void residue_sample(struct books *books, bool asking)
 uint64_t residue_device_used(const struct book *book, const struct book_device *device)
 {
     struct nvml_memory memory = {0};
-    nvml_device handle = NULL;
-    if (strcmp(book->driver, "cuda") != 0 || !nvml_open() || !nvml.memory || !device->address[0] ||
-        nvml.find(device->address, &handle) || !handle || nvml.memory(handle, &memory))
-        return UINT64_MAX;
-    return memory.used;
+    nvml_device handle = strcmp(book->driver, "cuda") == 0 ? nvml_find("", device->address) : NULL;
+    return handle && nvml_memory_get(handle, &memory) ? memory.used : UINT64_MAX;
 }
