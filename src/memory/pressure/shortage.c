@@ -240,11 +240,11 @@ static __attribute__((format(printf, 2, 3))) void say(struct text *text, const c
 }
 
 /* A size as text: "1.50 GiB", "64 MiB", "512 B". Exact if that is short. */
-struct bytes_text {
+struct exact_bytes {
     char text[32];
 };
 
-static const char *write_bytes(struct bytes_text *buffer, size_t bytes)
+static const char *write_bytes(struct exact_bytes *buffer, size_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     unsigned unit = 0;
@@ -259,7 +259,7 @@ static const char *write_bytes(struct bytes_text *buffer, size_t bytes)
     return buffer->text;
 }
 
-#define BYTES(bytes) write_bytes(&(struct bytes_text){""}, bytes)
+#define BYTES(bytes) write_bytes(&(struct exact_bytes){""}, bytes)
 
 static void say_device(struct text *text, const struct facts *facts)
 {
