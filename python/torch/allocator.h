@@ -120,7 +120,7 @@ struct Device {
     bool exportable = false; /* memory that is created can be sent to other processes */
 };
 
-/* PyTorch's id and tarn's id of a pool. */
+/* The two ids of one pool: `theirs` is PyTorch's, `ours` is tarn's. */
 struct PoolNumber {
     int device;
     MempoolId_t theirs;
@@ -299,7 +299,8 @@ class Allocator final : public CUDAAllocator
         return "tarn";
     }
 
-    /* Finds tarn's id of a pool. False if there is none, or nothing was allocated from it yet. */
+    /* Finds the id that tarn gave to a pool of PyTorch. False if PyTorch has no such pool, or if
+     * nothing was allocated from it yet. */
     bool find_pool(DeviceIndex device, MempoolId_t id, tarn_pool_id *found);
 
     /* Makes the memory of a pool registrable by communication libraries. Returns NULL, or why

@@ -10,8 +10,8 @@
  * All users of the machine can see the name of a socket, and can take it once the sender has ended.
  * So each side asks the system which user the other one is, before it sends the first byte.
  *
- * PyTorch keeps a tensor alive in the sender until its receivers have dropped it, so a block is
- * offered until it is freed. */
+ * PyTorch does not free a sent tensor in the sending process while a receiver still has it. So a
+ * block is offered until it is freed. */
 #include "allocator.h"
 
 #include <poll.h>

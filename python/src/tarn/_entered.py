@@ -191,7 +191,7 @@ class Track(threading.local):
         return self.context.get() is None and not self.begun
 
     def agrees(self, device: int) -> bool:
-        """True if the innermost entry for a device is the same in the context and in C."""
+        """True if the innermost entry for a device in this Python context is the one that the C library has for the thread."""
         entry = self.context.get()
         if entry is None and not self.begun:
             return True

@@ -158,7 +158,7 @@ class Pool(Owning, Enterable):
 
     @classmethod
     def find(cls, first: int, second: int) -> "Pool":
-        """The pool with an id. InvalidArgumentError if there is none."""
+        """Finds the pool that has this id. Raises InvalidArgumentError if no pool has it."""
         pointer = c_void_p()
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)

@@ -16,16 +16,13 @@
 #define LOCK_LIST(X)                                                                               \
     X(MOVING, "an arena's moving (arena.h)",                                                       \
       "shared by code that moves memory between heaps, cache and driver; alone for the one "       \
-      "attempt that decides on "                                                                   \
-      "out "                                                                                       \
-      "of memory. The exception to the rule of callbacks: held over the driver's calls that move " \
-      "memory and over "                                                                           \
-      "what observers learn of them, so it comes first, and an observer may call what takes any "  \
-      "other")                                                                                     \
+      "attempt that decides on out of memory. The exception to the rule of callbacks: held "       \
+      "over the driver's calls that move memory and over what observers learn of them, so it "     \
+      "comes first, and an observer may call what takes any other")                                \
     X(RANGE, "a range's lock (memory/range/range.h)",                                              \
-      "its marks, its holds, and which pages change hands with the driver. Held as `moving` is, "  \
-      "over the "                                                                                  \
-      "driver's calls that map and unmap its pages, and over what observers learn of them")        \
+      "its marks, its holds, and which pages change hands with the driver. Held as `moving` "      \
+      "is, over the driver's calls that map and unmap its pages, and over what observers learn "   \
+      "of them")                                                                                   \
     X(SETUP, "setup_lock (device.c)",                                                              \
       "the making of the table of devices; the list of shutdown callbacks. Not held while "        \
       "libraries are opened")                                                                      \
@@ -34,8 +31,7 @@
     X(TURNING, "turning (tracing.c)", "who turns the trace on or off, until all threads know")     \
     X(REPORT_CONTROL, "reporter.control (live.c)",                                                 \
       "who starts and stops the thread that reports; held over that thread's end, and over a "     \
-      "fork. Surveys and "                                                                         \
-      "files are made without it")                                                                 \
+      "fork. Surveys and files are made without it")                                               \
     X(REPORT, "reporter.lock (live.c)", "what the thread that reports is to do")                   \
     X(ENABLE, "enable_lock (peer.c)",                                                              \
       "one peer is enabled at a time; held over the driver's calls for that")                      \
@@ -47,51 +43,43 @@
       "the handles of a library on a device. Not held over a create or a destroy")                 \
     X(HANDLE, "a handle's lock (handle/handle.h)",                                                 \
       "what the vendor was told last, its workspaces; held over the vendor's calls that set "      \
-      "stream and workspace, "                                                                     \
-      "not over memory calls")                                                                     \
+      "stream and workspace, not over memory calls")                                               \
     X(WORKING, "working (debug/work.c)",                                                           \
-      "debug mode's streams, buffer and quarantines, and what is ready; held over its own copies " \
-      "and the waits "                                                                             \
-      "for them, which depend on no other work")                                                   \
+      "debug mode's streams, buffer and quarantines, and what is ready; held over its own "        \
+      "copies and the waits for them, which depend on no other work")                              \
     X(COLLECTING, "collecting (memory/pool/pool.c)", "the ends of pools: one thread at a time")    \
     X(SCOPES, "scopes_lock (scope.c)",                                                             \
       "the open scopes; held over the question whether a stream captures")                         \
     X(ENTERING, "entering (stream.c)",                                                             \
       "which native stream has which slot, adoptions; held over the driver's answers about a "     \
-      "stream, and over a "                                                                        \
-      "retirement")                                                                                \
+      "stream, and over a retirement")                                                             \
     X(EXPORTS, "exports_lock (pool_export.c)",                                                     \
       "which pools are exported, and the number of each one's layout; held while its segments "    \
       "are noted")                                                                                 \
     X(KEEP_TALKING, "a kept pool's talking (memory/keep/keep.h)",                                  \
       "one request to the pool's owner at a time; held over the wait for its answer, which the "   \
-      "owner gives at "                                                                            \
-      "once")                                                                                      \
+      "owner gives at once")                                                                       \
     X(KEEPS, "keeps_lock (memory/keep/window.c)",                                                  \
       "the list of kept pools; held over the driver's calls that map their segments, and those "   \
-      "that give a new "                                                                           \
-      "peer access to them")                                                                       \
+      "that give a new peer access to them")                                                       \
     X(HEAPS, "heaps_lock (heaps.c)",                                                               \
-      "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of "   \
+      "the creation of heaps: one per stream and pool. Its holder may hold the locks of "          \
       "several heaps")                                                                             \
     X(ARENAS, "arenas_lock (arena.c)",                                                             \
       "the making of an arena; held over the reservation of its addresses")                        \
     X(MAPPING, "an arena's mapping (arena.h)",                                                     \
-      "shared by code that maps or unmaps, alone for code that grants a new peer what is mapped; " \
-      "held over those "                                                                           \
-      "driver calls")                                                                              \
+      "shared by code that maps or unmaps, alone for code that grants a new peer what is "         \
+      "mapped; held over those driver calls")                                                      \
     X(HEAP, "a heap's lock (heap/heap.h)",                                                         \
       "its zones, spans, slabs, waiting blocks, batches, list of caches; a revoked cache. Held "   \
-      "over the record "                                                                           \
-      "and the query of an event, over the questions whether a stream captures and what a node "   \
-      "of its graph waits "                                                                        \
-      "for, and over the driver's calls by which a compaction exchanges a piece, on a device "     \
-      "without work")                                                                              \
+      "over the record and the query of an event, over the questions whether a stream captures "   \
+      "and what a node of its graph waits for, and over the driver's calls by which a "            \
+      "compaction exchanges a piece, on a device without work")                                    \
     X(PINNED_SETTINGS, "pinned_settings_lock (pinned.c)",                                          \
       "the settings of pinned memory; held over the start and the end of its background thread")   \
     X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \
-      "all of pinned memory; held over questions about events, and records of marks that failed "  \
-      "before")                                                                                    \
+      "all of pinned memory; held over questions about events, and records of marks that "         \
+      "failed before")                                                                             \
     X(STREAMS, "streams_lock (stream_slots.c)",                                                    \
       "the slots of streams, which are read without it; adoption, retired streams' last work")     \
     X(STREAM, "a stream slot's lock (stream.h)",                                                   \
@@ -106,8 +94,7 @@
     X(ANCHORS, "anchors_lock (anchor.c)", "which ranges callers have anchored")                    \
     X(ARENA, "an arena's lock (arena.h)",                                                          \
       "claimed addresses, unmapped pieces, stuck pieces, reserved bytes, limit, list of heaps. "   \
-      "Where a driver's "                                                                          \
-      "call finds its device lost, what is held over that call has it too")                        \
+      "Where a driver's call finds its device lost, what is held over that call has it too")       \
     X(OBSERVERS, "observers_lock (observe.c)", "the list of observers, which are told without it") \
     X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                 \
     X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                       \
@@ -127,8 +114,7 @@
     X(HOST_CONFIGURATION, "configuration.lock (host.c)", "the host device's configuration")        \
     X(HOST_SETTLE, "settle_lock (host.c)",                                                         \
       "who settles what waited for work, one thread at a time; held over the function that "       \
-      "reports are delivered "                                                                     \
-      "to, without the two below")                                                                 \
+      "reports are delivered to, without the two below")                                           \
     X(HOST_DELIVER, "deliver_lock (host_check.c)",                                                 \
       "reports are delivered one at a time and in order; held over the function that they are "    \
       "delivered to")                                                                              \
@@ -164,20 +150,19 @@
     X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \
     X(NVML, "nvml_lock (cuda_monitor.c)",                                                          \
-      "what one thread has found of NVML becomes all threads'")                                    \
+      "publishes to all threads the functions of NVML that one has found")                         \
     X(SYMBOLS, "symbols_lock (symbols.c)",                                                         \
-      "what one thread has found of libdw becomes all threads'")                                   \
+      "publishes to all threads the functions of libdw that one has found")                        \
     X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                             \
-      "the copies that copiers have before them, not held over a copy")                            \
+      "the copies that threads are still to make; not held over a copy")                           \
     X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")   \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")     \
     X(SPIN, "the counters' lock (counters.h)",                                                     \
       "the counters of an arena and of its pools, and which parts are open; a spinlock, taken "    \
       "under any")                                                                                 \
     X(PART, "a part's lock (counters.h)",                                                          \
-      "what a heap counts by itself, which of its blocks with a span are live, its kept spans; a " \
-      "spinlock, taken "                                                                           \
-      "under any, the counters' lock too")
+      "what a heap counts by itself, which of its blocks with a span are live, its parked "        \
+      "spans; a spinlock, taken under any, the counters' lock too")
 
 enum lock_rank {
 #define X(rank, name, protects) LOCK_##rank,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A kept pool, beside its `struct pool`: the addresses that it has reserved, its segments, the
- * connection to the owner, and which of its blocks are sealed. The pool is one of plain segments
- * with an allocator, and the allocator is this (window.c), so that heaps and stores know nothing of
- * keeping. It lasts as long as the pool. */
+/* What a kept pool has in addition to its `struct pool`: reserved addresses, segments, the
+ * connection to the owner, and the sealed blocks. To heaps and stores it is a pool of plain
+ * segments with a caller's allocator: that allocator is in window.c. A `struct keep` lasts as long
+ * as its pool. */
 #ifndef TARN_MEMORY_KEEP_H
 #define TARN_MEMORY_KEEP_H
 
@@ -16,7 +16,7 @@
 /* One segment of the pool's addresses. */
 struct keep_piece {
     uint64_t offset, size; /* bytes */
-    driver_piece handle;   /* 0: being made or ended by a thread */
+    driver_piece handle;   /* 0: a thread is creating or ending the segment */
 };
 
 struct keep {
@@ -27,19 +27,19 @@ struct keep {
     uintptr_t base; /* reserved addresses, constant */
     size_t window;  /* bytes of them */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
-    bool begun;   /* others may find the pool */
-    bool returns; /* it ends because its making failed: the owner keeps what it has */
+    bool begun;   /* other threads can find the pool */
+    bool returns; /* the adoption failed: at the end, the owner keeps its segments */
 
-    mutex talking; /* over each request to the owner and its answer */
+    mutex talking; /* held from a request to the owner until its answer */
     int socket;    /* -1: the owner is gone */
 
-    mutex lock; /* a leaf, of the rest */
+    mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
     unsigned piece_count;     /* by offset */
     struct tree seals, names; /* of the sealed blocks: by offset, and by name */
     size_t seal_count;
-    uint64_t free_place; /* in the layout: the number of a free place among the used ones, and 1; 0:
-                            none. The place's `offset` is the next one's */
+    uint64_t free_place; /* 1 + the number of the first free place of the layout that was used
+                            before; 0: none. Its `offset` has the next one in the same form */
 };
 
 /* The kept pool of a store, or NULL. */
@@ -48,32 +48,33 @@ static inline struct keep *keep_of_store(const struct store *store)
     return store_has(store, STORE_KEPT) ? store->allocator.user : NULL;
 }
 
-/* What frees segments of a kept pool, and learns of its end; `user` is its `struct keep`. */
+/* The allocator of kept pools. It frees segments, and is told when the pool ends. Its `user` is the
+ * pool's `struct keep`. */
 extern const tarn_pool_allocator keep_allocator;
 
-/* Reserves addresses for a pool, where a pool of this slot had them before, or at `wish`, if they
- * are free. */
+/* Reserves addresses for a pool: at `wish` if it is not 0, otherwise at the place of the slot. If
+ * those are taken, reserves others. */
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot);
 void window_unreserve(struct keep *keep);
-/* Maps a segment that came with its file, at its offset. */
+/* Maps a segment, whose memory `file` names, at its offset in the pool's addresses. */
 tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file);
-/* From now on a peer that is enabled reaches the pool's memory. */
+/* Adds the pool to the list that keeps_grant() goes through. */
 void window_enter(struct keep *keep);
-/* Unmaps the segments that are in no heap; the owner keeps them. */
+/* After a failed adoption: unmaps the segments that no heap has. The owner keeps them. */
 void window_abandon(struct keep *keep);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
 
-/* A request to the owner and its answer. TARN_ERROR_SYSTEM if the owner is gone. `files` and
- * `came`: of the answer, or NULL for one without. */
+/* Sends a request to the owner and waits for the answer. `files` receives the answer's files and
+ * `came` their number; both are NULL if it has none. TARN_ERROR_SYSTEM if the owner is gone. */
 tarn_status keep_ask(struct keep *keep, const struct keep_message *request, int file,
                      struct keep_message *answer, int *files, unsigned *came);
 
-/* Makes a segment for the pool. */
+/* Creates a segment for a kept pool, and hands it to the owner. */
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address);
-/* A sealed block is freed, under its heap's lock. */
+/* Removes the seal of a block that is being freed. Heap lock. */
 void keep_forget_locked(const struct store *store, uintptr_t address);
-/* The pool is gone. */
+/* Called when the pool has ended. */
 void keep_destroy(struct keep *keep);
 
 #endif

@@ -2,10 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The layout of a kept pool: a table of its sealed blocks in a file that its process and its owner
- * map. The owner makes it, and keeps it when the process ends. Only the process that has the pool
- * writes, one thread at a time; a reader sees an entry whole, because its state is written last. So
- * the table is consistent wherever its process is killed. Pages behind what was used stay
- * untouched. */
+ * map. The owner creates the file, and has it after the process has ended. Only the process that
+ * has the pool writes, one thread at a time. An entry's state is written last, so a reader sees
+ * complete entries only, wherever the process was killed. Pages behind the used entries are never
+ * touched. */
 #ifndef TARN_MEMORY_KEEP_LAYOUT_H
 #define TARN_MEMORY_KEEP_LAYOUT_H
 
@@ -20,7 +20,7 @@
 struct layout_block {
     _Atomic uint32_t state; /* written last */
     uint32_t tag;
-    uint64_t offset, bytes; /* from the start of the pool's addresses; as requested */
+    uint64_t offset, bytes; /* start, from the pool's first address; size as requested */
     char name[TARN_KEEP_NAME_BYTES];
     unsigned char data[TARN_KEEP_DATA_BYTES];
 };
@@ -34,13 +34,13 @@ struct layout {
     struct layout_block blocks[LAYOUT_BLOCKS];
 };
 
-/* Makes the file of a new layout, or -1 with errno; and maps one, which came from another process.
- * NULL with errno, EPROTO for a file that is no layout. */
+/* Creates the file of a new layout. -1 with errno. */
 int layout_create(void);
+/* Maps a layout's file, which another process sent. NULL with errno; EPROTO: it is no layout. */
 struct layout *layout_map(int file);
 void layout_unmap(struct layout *layout);
 
-/* How many blocks have ever been sealed at a time, at most LAYOUT_BLOCKS. */
+/* The most blocks that were ever sealed at once: places from there on were never used. */
 size_t layout_used(const struct layout *layout);
 bool layout_is_sealed(const struct layout_block *block);
 /* The number of sealed blocks. */

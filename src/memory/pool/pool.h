@@ -76,7 +76,7 @@ void pool_begin(struct pool *pool);
 tarn_status pool_check(tarn_pool *pool);
 tarn_status pool_check_any(tarn_pool *pool);
 
-/* The pool with an id, or NULL. Arena lock. */
+/* Finds a pool by its id. NULL if no pool has it. Arena lock. */
 struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id);
 
 /* Leaves pools without references behind, and tries to destroy a few of those left behind, in

@@ -8,7 +8,7 @@
  *
  * A page's `word` has its state, and changes by one atomic exchange, so that a page that is still
  * mapped is committed and decommitted without a lock. Everything that needs the driver happens
- * under the range's lock, by a thread that has the page in its hands (PAGE_TAKEN) and shares
+ * under the range's lock, by a thread that has taken the page (PAGE_TAKEN) and shares
  * `moving`.
  *
  *   EMPTY -> TAKEN -> COMMITTED <-> DECOMMITTED -> TAKEN -> EMPTY    memory comes, and goes
@@ -30,8 +30,8 @@ enum page_state {
     PAGE_EMPTY,       /* nothing is mapped; range lock to change */
     PAGE_COMMITTED,   /* the program's */
     PAGE_DECOMMITTED, /* mapped, and free in the order of its stream */
-    PAGE_TAKEN,       /* in the hands of one thread */
-    PAGE_LEFT         /* mapped, and nobody's; range lock to change */
+    PAGE_TAKEN,       /* one thread maps or unmaps it */
+    PAGE_LEFT         /* mapped, to be unmapped when idle; range lock to change */
 };
 
 #define PAGE_STATE_BITS 3
@@ -53,8 +53,8 @@ static inline uint64_t word_decommitted(uint64_t word)
     return word_with(word + (1u << PAGE_STATE_BITS), PAGE_DECOMMITTED);
 }
 
-/* Whoever has taken the page changes it; `owner` and what follows it up to `holds` are of its last
- * commit while it is committed, and of its last decommit afterwards. */
+/* The thread that has taken the page changes it. The fields from `owner` to `holds` describe the
+ * last commit while the page is committed, and the last decommit afterwards. */
 struct page {
     _Alignas(CACHE_LINE) atomic_uint_fast64_t word;
     atomic_uint_fast64_t owner; /* the stream, as owner_of() says */
@@ -64,8 +64,8 @@ struct page {
 
     _Alignas(CACHE_LINE) struct piece *piece; /* `mapping` too: mapped here, or NULL */
     uint64_t before;                          /* its word before it was taken */
-    struct page *link;                        /* the next in a list; or the page whose piece is
-                                                 mapped here for the second time */
+    struct page *link;                        /* the next page in a list; or the page from which
+                                                 the piece was mapped here a second time */
     uint64_t generation;                      /* of its mapping (generation.h) */
     size_t index;                             /* in the range; constant */
 };
@@ -82,8 +82,8 @@ struct order {
     struct order *next;
     struct stream *stream;
     unsigned incarnation;
-    bool asked;            /* since the range's lock was taken */
-    uint64_t waited;       /* the stream of the commit in progress comes after this epoch */
+    bool asked;            /* the driver was asked since the range's lock was taken */
+    uint64_t waited;       /* the committing stream waits for the work up to this epoch */
     uint64_t done;         /* the epoch up to which the work has ended */
     uint64_t epochs[2];    /* those that the marks cover */
     struct mark *marks[2]; /* recorded and not seen ended, the older one first; NULL: none */
@@ -95,7 +95,7 @@ struct range_hold {
     struct tarn_range *range;
     size_t first, end; /* pages */
     bool of_graph;
-    atomic_bool ended; /* by the graph's end; then whoever looks takes it out */
+    atomic_bool ended; /* the graph has ended; the next thread that finds the hold removes it */
 };
 
 struct tarn_range {
@@ -129,14 +129,14 @@ static inline struct chunk *range_chunk(const struct tarn_range *range, size_t p
     return atomic_load_explicit(&range->chunks[page / CHUNK_PAGES], memory_order_acquire);
 }
 
-/* A page that was committed once, or NULL. */
+/* A page; NULL if its chunk does not exist, because no page of it was ever committed. */
 static inline struct page *range_page(const struct tarn_range *range, size_t page)
 {
     struct chunk *chunk = range_chunk(range, page);
     return chunk ? &chunk->pages[page % CHUNK_PAGES] : NULL;
 }
 
-/* The same for one that was. */
+/* A page whose chunk exists. */
 static inline struct page *range_known(const struct tarn_range *range, size_t page)
 {
     return &range_chunk(range, page)->pages[page % CHUNK_PAGES];
@@ -147,7 +147,7 @@ static inline uintptr_t page_address(const struct tarn_range *range, const struc
     return range->start + page->index * range->page_size;
 }
 
-/* Takes a page in a state that nobody leaves by itself; false if another thread was quicker. */
+/* Takes a page whose word is `word`. False if another thread has changed it meanwhile. */
 static inline bool page_take(struct page *page, uint64_t word)
 {
     uint64_t expected = word;
@@ -169,14 +169,15 @@ tarn_status range_check(struct tarn_range *range);
 struct tarn_range *range_new(void); /* NULL without host memory */
 void range_free(struct tarn_range *range);
 void range_enter(struct tarn_range *range);
-/* While nobody moves memory, and nobody maps any. */
+/* Called while no other thread moves or maps memory. */
 void range_remove(struct tarn_range *range);
 /* Frees an empty range that is in the set and has no addresses any more; as range_remove(). */
 void range_dispose(struct tarn_range *range);
 /* The next range of a device, by address; NULL starts and ends. The caller shares `moving` or
  * `mapping`, so that none is removed. */
 struct tarn_range *range_next(const struct arena *arena, struct tarn_range *range);
-/* The same between these two calls, without more. */
+/* The same for a caller without these locks: ranges_stay() keeps all ranges in the set until
+ * ranges_may_go(). */
 void ranges_stay(void);
 struct tarn_range *range_next_staying(const struct arena *arena, struct tarn_range *range);
 void ranges_may_go(void);
@@ -196,7 +197,8 @@ bool page_is_idle_locked(struct tarn_range *range, struct page *page);
 /* The mark that covers a page's decommit, retained for the caller; NULL if that work has ended.
  * TARN_ERROR_CAPTURE, with a text, if its stream captures. */
 tarn_status page_mark_locked(struct tarn_range *range, struct page *page, struct mark **mark);
-/* The same for work up to now of the stream that a page was committed or decommitted on. */
+/* The same for all work so far of the stream on which the page was last committed or
+ * decommitted. */
 tarn_status page_mark_now_locked(struct tarn_range *range, struct page *page, struct mark **mark);
 /* The order of a page's stream; NULL without host memory. */
 struct order *order_of_locked(struct tarn_range *range, const struct page *page);
@@ -213,7 +215,7 @@ tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
  * The caller has taken them. */
 tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t end,
                                struct piece_list *pieces);
-/* A page without memory is EMPTY from now on. */
+/* Makes a taken page without memory EMPTY. */
 void range_empty_locked(struct tarn_range *range, struct page *page);
 /* Unmaps the LEFT pages that are idle; goes on after a failure, and returns the first. */
 tarn_status range_end_left_locked(struct tarn_range *range);
@@ -238,9 +240,10 @@ tarn_status ranges_trim(struct arena *arena, struct store *store, size_t wanted)
 /* Releases idle decommitted pages of all ranges of a device to the driver, until `wanted` bytes are
  * released; returns the bytes. Takes `moving`. */
 size_t ranges_relieve(struct arena *arena, size_t wanted);
-/* Adds what holds back decommitted pages: of the same ranges, or of `all` of the device. */
+/* Adds the marks that decommitted pages wait for: in the store's ranges, or with `all` in every
+ * range of the device. */
 void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all);
-/* An upper bound of the waits after which all that is decommitted now is idle. */
+/* After at most this many waits, all pages that are decommitted now are idle. */
 size_t ranges_waits(struct arena *arena);
 /* For a suspend: waits for decommitted pages of the store and unmaps them. TARN_ERROR_BUSY if pages
  * are committed. */
@@ -249,9 +252,9 @@ tarn_status ranges_leave(struct store *store);
 bool ranges_have_memory(struct store *store);
 /* Bytes of pieces in ranges of a device, each counted once; and bytes of second mappings. */
 size_t ranges_bytes(struct arena *arena, size_t *seconds);
-/* Unmaps what is idle in a range at once: debug mode. */
+/* For debug mode: unmaps the idle pages of a range at once. */
 void range_settle(struct tarn_range *range);
-/* Gives a device that has become a peer access. */
+/* Gives a device that has become a peer access to the ranges of a device. */
 tarn_status ranges_grant(struct device *device, int peer);
 /* For tarn_shutdown(): gives up the ranges of a device that have no memory. */
 void ranges_finish(struct arena *arena);

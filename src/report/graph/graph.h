@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checks of graphs (tarn/graph.h), between the files of this room: words.c collects the words of a
- * graph's nodes that lie in tarn's memory, remembered.c keeps them, judge.c says what lies there
- * now and how certain it is that this is a fault, graph.c has the calls and reports. */
+/* Checks of graphs (tarn/graph.h). A *word* is eight bytes of a node's parameters that may be an
+ * address. words.c collects the words that point into tarn's memory. remembered.c stores them.
+ * judge.c says what is at such an address now, and how certain a fault is. graph.c has the public
+ * calls, and makes the reports. */
 #ifndef TARN_REPORT_GRAPH_H
 #define TARN_REPORT_GRAPH_H
 
@@ -16,7 +17,7 @@
 struct graph_words {
     struct driver_word *list; /* pages_map */
     size_t count, room;
-    uint64_t hash; /* of all words of the graph, those of others too */
+    uint64_t hash; /* of all words of the graph, also those that are not in `list` */
     struct driver_walk walk;
 };
 
@@ -27,8 +28,8 @@ struct known {
     atomic_bool told;          /* a finding about it was reported in debug mode */
 };
 
-/* What is remembered of a graph. Constant once it is listed, except what names a lock and what is
- * atomic. Ends when the graph and all that was made of it have ended. */
+/* What is remembered of a graph. Once it is listed, only the fields that name a lock and atomic
+ * fields change. It ends when the graph and everything made from it have ended. */
 struct remembered {
     struct remembered *next; /* remembered_lock */
     uint64_t number;
@@ -42,9 +43,9 @@ struct remembered {
     atomic_uint uses;           /* checks that read it */
     bool replaced;              /* remembered_lock: a newer one of its graph is listed */
     atomic_bool ended;          /* the graph is gone */
-    uint64_t quiet;             /* remembered_lock: while referred_changes has this value, a check
-                                   finds nothing; 0: not known */
-    tarn_graph_summary summary; /* remembered_lock: what it finds then */
+    uint64_t quiet;             /* remembered_lock: a check found nothing when referred_changes had
+                                   this value, and finds nothing while it has; 0: unknown */
+    tarn_graph_summary summary; /* remembered_lock: the summary of that check */
 };
 
 /* What a check works with. */
@@ -58,21 +59,22 @@ struct check {
     tarn_graph_summary summary;
 };
 
-/* words.c. Of which words a list is kept: those in tarn's memory, and those remembered. */
+/* words.c. Lists the words that are in tarn's memory, and those that `before` remembers. */
 tarn_status words_collect(driver_graph graph, const struct remembered *before,
                           struct graph_words *words);
 void words_finish(struct graph_words *words);
 
-/* remembered.c. Makes what is remembered of words, which are its own then, and lists it; `end` of
- * the graph is told to the driver. */
+/* remembered.c. Remembers a graph: takes over its words, lists it, and has the driver report its
+ * end. `number` receives its number. */
 tarn_status remember(driver_graph graph, struct graph_words *words, const struct site *site,
                      uint64_t *number);
-/* What is remembered of a graph, or with `number` under that number, until remembered_leave().
- * NULL: nothing. */
+/* Finds what is remembered of a graph; with a `number` that is not 0, of the one with that number.
+ * NULL: nothing. The caller may use it until remembered_leave(). */
 struct remembered *remembered_use(driver_graph graph, uint64_t number);
 void remembered_leave(struct remembered *used);
 struct known *remembered_at(const struct remembered *before, uintptr_t value);
-/* Whether nothing has changed since a check found nothing; then the summary is what it was. */
+/* Whether a check would find nothing, because nothing has changed since one did. Then `summary`
+ * receives that one's. */
 bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summary);
 void remembered_found_nothing(struct remembered *used, uint64_t changes,
                               const tarn_graph_summary *summary);
@@ -91,10 +93,10 @@ struct remembered_sum {
         tarn_pool_id id;
     } pools[SUMMED_POOLS];
 };
-/* The graph with the next number after one that exists; false where there is none. */
+/* Sums up the remembered graph with the next number after `after`. False if there is none. */
 bool remembered_next(uint64_t after, struct remembered_sum *sum);
 
-/* judge.c. The reference of one word, which is added to the summary. */
+/* judge.c. Judges one word, and adds it to the summary. */
 tarn_graph_reference judge(struct check *check, size_t index);
 void judge_sum_up(struct check *check);
 void check_finish(struct check *check);
