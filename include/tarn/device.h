@@ -87,13 +87,12 @@ TARN_API tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_synchronize(int device);
 
-/* `get` returns whether `device` can access the memory of `peer`. `enable` gives it that access,
- * for plain memory and for all tarn memory on `peer`, present and future. It does not give `peer`
- * access to the memory of `device`. Enabling twice is TARN_OK. A device can always access its own
- * memory. An access that was given is never taken back.
- *   TARN_ERROR_NOT_SUPPORTED    `enable`: the hardware cannot do it
+/* Gives `device` access to the memory of `peer`: to plain memory and to all tarn memory there,
+ * present and future. It does not give `peer` access to the memory of `device`. Enabling twice is
+ * TARN_OK. A device can always access its own memory. An access that was given is never taken
+ * back.
+ *   TARN_ERROR_NOT_SUPPORTED    the devices do not reach each other
  *   TARN_ERROR_INVALID_DEVICE   there is no device with one of these numbers */
-TARN_API tarn_status tarn_device_peer_get(int device, int peer, bool *possible);
 TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
 
 /* What was current before a guard. The structure never grows. */
@@ -105,8 +104,8 @@ typedef struct tarn_guard {
 } tarn_guard;
 
 /* Makes `device` current, and remembers the previous one in `guard`. tarn_stream_guard_set()
- * (stream.h) does the same for a stream and its device. The thread that set a guard must restore
- * it, and guards must nest.
+ * (stream.h) does the same for a stream and its device. Restore each guard
+ * in the thread that set it, the newest first.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_guard_set(tarn_guard *guard, int device);
 

@@ -196,9 +196,6 @@ TARN_API tarn_status tarn_library_register(const tarn_library_row *row, tarn_lib
  *   TARN_ERROR_INVALID_ARGUMENT   there is no library with that name */
 TARN_API tarn_status tarn_library_find(const char *name, tarn_library *library);
 
-/* Returns the number of libraries, including registered ones. Their numbers are 1 to `count`. */
-TARN_API tarn_status tarn_library_count_get(int *count);
-
 /* What tarn found out about a library. */
 typedef struct tarn_library_info {
     size_t size;            /* sizeof(tarn_library_info), set by the caller */
@@ -213,9 +210,10 @@ typedef struct tarn_library_info {
     char reason[512];       /* why it cannot be used; "" where it can */
 } tarn_library_info;
 
-/* Describes a library. The call opens it, unless that was tried before. It needs no device.
- *   TARN_ERROR_INVALID_ARGUMENT   `info` is NULL, its size is unknown, or the library number is
- *                                 unknown */
+/* Describes a library. The call opens it, unless that was tried before. It needs no device. The
+ * libraries have the numbers from 1 on without a gap, including registered ones, so a loop that
+ * ends with TARN_ERROR_INVALID_ARGUMENT lists them all. TARN_ERROR_INVALID_ARGUMENT   `info` is
+ * NULL, its size is unknown, or the library number is unknown */
 TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info);
 
 /* The most streams for which a thread keeps handles of a library that has one per stream. While a

@@ -174,11 +174,10 @@ typedef struct tarn_pool_info {
  *   TARN_ERROR_INVALID_ARGUMENT   `info` is NULL, or its `size` is unknown */
 TARN_API tarn_status tarn_pool_info_get(tarn_pool *pool, tarn_pool_info *info);
 
-/* Return or reset the pool's own statistics. They mean what the device's mean (stats.h), and are
- * part of those. The default pool's do not include other pools.
- *   TARN_ERROR_INVALID_ARGUMENT   the size of the structure, or `what`, is unknown */
+/* Returns the pool's own statistics. They mean what the device's mean (stats.h), and are part of
+ * those. The default pool's do not include other pools. They are never reset.
+ *   TARN_ERROR_INVALID_ARGUMENT   the size of the structure is unknown */
 TARN_API tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
-TARN_API tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what);
 
 /* Lists the segments of a registrable pool, in order of creation. Writes up to `room` of them to
  * `segments`, which may be NULL if `room` is 0, and the number of all segments, which may be above

@@ -114,7 +114,7 @@ typedef enum tarn_stats_what {
                               zero */
 } tarn_stats_what;
 
-/* Resets statistics of a device. Those of its pools stay (tarn_pool_stats_reset()).
+/* Resets statistics of a device. Those of its pools stay.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_ARGUMENT   `what` is unknown */
 TARN_API tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);

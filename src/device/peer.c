@@ -90,15 +90,6 @@ static tarn_status find_pair(int device, int peer, struct device *found[2])
     return status ? status : device_check(found[1]);
 }
 
-tarn_status tarn_device_peer_get(int device, int peer, bool *possible)
-{
-    struct device *pair[2];
-    if (!possible)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "possible is NULL");
-    tarn_status status = find_pair(device, peer, pair);
-    return status ? status : peer_possible(pair[0], pair[1], possible);
-}
-
 tarn_status tarn_device_peer_enable(int device, int peer)
 {
     struct device *pair[2];

@@ -194,16 +194,6 @@ tarn_status entry_usable(struct entry *entry)
 
 /* The public calls ----------------------------------------------------------------------------- */
 
-tarn_status tarn_library_count_get(int *count)
-{
-    if (!count)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
-    tarn_status status = process_check();
-    if (!status)
-        *count = entry_count();
-    return status;
-}
-
 static int number_of(const char *name)
 {
     int count = entry_count();

@@ -130,7 +130,7 @@ tarn_status tarn_device_stats_reset(int device, tarn_stats_what what)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
-    return status ? status : statistics_reset(arena, NULL, what);
+    return status ? status : statistics_reset(arena, what);
 }
 
 /* The callbacks for each kind of memory, and the bytes reported so far. */

@@ -288,13 +288,6 @@ tarn_status tarn_pool_stats_get(tarn_pool *public, tarn_stats *stats)
     return TARN_OK;
 }
 
-tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
-{
-    tarn_status status = pool_check_any(pool);
-    return status ? status
-                  : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
-}
-
 /* Bytes of a device that a trim of the default pool cannot free: those of pools with references. */
 static size_t reserved_by_others(struct arena *arena)
 {

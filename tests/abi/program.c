@@ -64,7 +64,6 @@ static void devices_and_streams(void)
     tarn_stream stream, current;
     tarn_event *event;
     void *native;
-    bool possible;
     size_t unused, total;
     int device, count;
 
@@ -79,7 +78,6 @@ static void devices_and_streams(void)
           properties.value.capability_major == 0);
     OK(tarn_device_memory_get(0, &unused, &total));
     CHECK(total == 256 * MIB);
-    OK(tarn_device_peer_get(0, 1, &possible));
 
     OK(tarn_device_guard_set(&guard.value, 1));
     UNTOUCHED_BEHIND(guard);
@@ -217,7 +215,6 @@ static void named_pools(void)
     CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
     OK(tarn_pool_stats_get(everybodys, &stats.value));
     CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == 0);
-    OK(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
     OK(tarn_free(block));
     OK(tarn_pool_trim(pool, 0));
     OK(tarn_pool_trim(everybodys, 0));

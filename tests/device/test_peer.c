@@ -25,21 +25,16 @@ static bool reaches(int device, const void *address)
 static void a_pair_is_asked_about_once(void **state)
 {
     (void)state;
-    bool possible = false;
     uint64_t before = calls_of(3, DRIVER_CALL_peer_possible);
     assert_ok(tarn_host_fail_set(DRIVER_CALL_peer_possible, 1, false, TARN_ERROR_DRIVER));
-    assert_status(tarn_device_peer_get(3, 0, &possible), TARN_ERROR_DRIVER);
+    assert_status(tarn_device_peer_enable(3, 0), TARN_ERROR_DRIVER);
     for (int i = 0; i < 3; i++) {
-        possible = false;
-        assert_ok(tarn_device_peer_get(3, 0, &possible));
-        assert_true(possible);
-        assert_ok(tarn_device_peer_get(3, 3, &possible));
-        assert_true(possible);
+        assert_ok(tarn_device_peer_enable(3, 0));
+        assert_ok(tarn_device_peer_enable(3, 3));
     }
     assert_int_equal(calls_of(3, DRIVER_CALL_peer_possible), before + 2);
-    assert_status(tarn_device_peer_get(3, 4, &possible), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_device_peer_get(-1, 0, &possible), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_device_peer_get(0, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_device_peer_enable(3, 4), TARN_ERROR_INVALID_DEVICE);
+    assert_status(tarn_device_peer_enable(-1, 0), TARN_ERROR_INVALID_DEVICE);
 }
 
 static void memory_is_reached_now_and_later(void **state)

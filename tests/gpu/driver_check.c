@@ -40,15 +40,13 @@ static bool bytes_are(uintptr_t address, unsigned char value, size_t size)
 static void tell(void)
 {
     tarn_library_info info = {.size = sizeof info};
-    int count = 0;
     gpu_say(GPU_NOTE, "device", "%s, %zu MiB, capability %d.%d, granule %zu KiB, virtual memory %s",
             gpu_properties.name, gpu_properties.memory / MIB, gpu_properties.capability_major,
             gpu_properties.capability_minor, gpu_properties.granule / 1024,
             gpu_properties.virtual_memory ? "yes" : "no");
     gpu_say(GPU_NOTE, "driver", "%s", driver_reason());
-    (void)tarn_library_count_get(&count);
-    for (tarn_library library = 1; library <= count; library++)
-        if (!tarn_library_info_get(library, &info) && info.platform == TARN_PLATFORM_CUDA)
+    for (tarn_library library = 1; !tarn_library_info_get(library, &info); library++)
+        if (info.platform == TARN_PLATFORM_CUDA)
             gpu_say(GPU_NOTE, info.name, "%s %s %s",
                     info.found ? info.path : "not found:", info.version, info.reason);
 }

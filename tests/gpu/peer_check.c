@@ -70,25 +70,31 @@ static void captures_beside(tarn_stream owner, tarn_stream peer, void *block,
             "%d handles made on device 1; the graph wrote %d, to be %d", made, seen, value);
 }
 
+/* Gives device 1 access to device 0. False, with a word about it, if the hardware cannot do it. */
+static bool enabled(const char *name)
+{
+    tarn_status status = tarn_device_peer_enable(1, 0);
+    if (status == TARN_ERROR_NOT_SUPPORTED)
+        gpu_say(GPU_SKIP, name, "device 1 cannot reach device 0");
+    return status != TARN_ERROR_NOT_SUPPORTED && OK(name, status);
+}
+
 int main(void)
 {
     const char *name = "peer";
     int status = gpu_start(), count = 0;
-    bool possible = false;
     tarn_stream owner = 0, peer = 0;
     tarn_pool *pool = NULL;
     void *before = NULL, *after = NULL, *inside = NULL, *again = NULL, *copy = NULL;
     if (status)
         return status;
-    if (!OK(name, tarn_device_count_get(&count)) || count < 2 ||
-        !OK(name, tarn_device_peer_get(1, 0, &possible)) || !possible) {
-        gpu_say(GPU_SKIP, name, "%d devices; device 1 can%s reach device 0", count,
-                possible ? "" : "not");
+    if (!OK(name, tarn_device_count_get(&count)) || count < 2) {
+        gpu_say(GPU_SKIP, name, "%d devices", count);
         return gpu_end();
     }
     if (OK(name, tarn_stream_lease(0, 0, &owner)) && OK(name, tarn_stream_lease(1, 0, &peer)) &&
         OK(name, tarn_pool_create(NULL, &pool)) && OK(name, tarn_alloc_on(peer, BLOCK, &copy)) &&
-        OK(name, tarn_alloc_on(owner, BLOCK, &before)) && OK(name, tarn_device_peer_enable(1, 0))) {
+        OK(name, tarn_alloc_on(owner, BLOCK, &before)) && enabled(name)) {
         reaches("peer: mapped before it was enabled", owner, peer, before, copy, 11);
         if (OK(name, tarn_alloc_on(owner, BLOCK, &after)))
             reaches("peer: mapped later", owner, peer, after, copy, 12);

@@ -166,14 +166,12 @@ static void pools_are_asked(void)
     if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)painted.count, &same)))
         CHECK(same);
     (void)TRY(tarn_pool_stats_get(t.pool, &stats));
-    (void)TRY(tarn_pool_stats_reset(t.pool, TARN_STATS_PEAK));
     drop(); /* with live blocks */
 }
 
 static void blocks_and_streams_are_asked(void)
 {
     tarn_block_info info = {.size = sizeof info};
-    bool possible = false;
     void *host = &t;
     painted_alloc(NULL, t.streams[0], 3000);
     (void)machine->work(0, native_of(t.streams[0]), NULL, 0, 1000);
@@ -183,7 +181,7 @@ static void blocks_and_streams_are_asked(void)
     if (painted.count > 0 && TRY(tarn_pointer_info_get(painted.blocks[0].start + 5, &info)))
         CHECK(info.base == painted.blocks[0].start);
     (void)TRY(tarn_device_set(0));
-    (void)TRY(tarn_device_peer_get(0, 0, &possible));
+    (void)TRY(tarn_device_peer_enable(0, 0));
     if (TRY(tarn_pinned_alloc(t.streams[0], 70000, &host)))
         OK(tarn_pinned_free(host));
     else

@@ -88,8 +88,6 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
     WRONG(tarn_pool_retain(pool));
     WRONG(tarn_pool_info_get(pool, &info));
     WRONG(tarn_pool_stats_get(pool, &stats));
-    WRONG(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
-    WRONG(tarn_pool_stats_reset(pool, TARN_STATS_ACCUMULATED));
     WRONG(tarn_pool_trim(pool, 0));
     WRONG(tarn_pool_limit_set(pool, 0));
     WRONG(tarn_pool_blocks_get(pool, NULL, 0, &bytes));

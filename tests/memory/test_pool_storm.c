@@ -251,7 +251,6 @@ static void look_at(struct storm_worker *worker)
     OK(tarn_pool_find(id, &found));
     CHECK(found == pool);
     OK(tarn_pool_release(found));
-    OK(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
     OK(tarn_pool_release(pool));
 }
 

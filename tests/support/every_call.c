@@ -231,12 +231,10 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_device_adopt, (&out.device))                                                  \
     REFUSED(tarn_device_memory_get, (0, &out.size, &out.size))                                 \
     REFUSED(tarn_device_synchronize, (0))                                                      \
-    REFUSED(tarn_device_peer_get, (0, 1, &out.answer))                                         \
     REFUSED(tarn_device_peer_enable, (0, 1))                                                   \
     REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                                   \
     REFUSED(tarn_library_register, (&row, &out.library))                                       \
     REFUSED(tarn_library_find, ("cublas", &out.library))                                       \
-    REFUSED(tarn_library_count_get, (&out.number))                                             \
     REFUSED(tarn_library_info_get, (world.library, &out.library_info))                         \
     REFUSED(tarn_handle_get, (world.library, world.stream, &out.pointer))                      \
     REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                      \
@@ -304,7 +302,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_find, (no_pool, &out.pool))                                              \
     REFUSED(tarn_pool_info_get, (world.pool, &out.pool_info))                                  \
     REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                     \
-    REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                              \
     REFUSED(tarn_pool_trim, (world.pool, 0))                                                   \
     REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                       \
     REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                    \

@@ -3,6 +3,7 @@
 
 """Handles of vendor libraries, one per thread and device, bound to the thread's current stream."""
 
+import itertools
 from ctypes import byref, c_int, c_size_t, c_void_p, sizeof
 from functools import lru_cache
 from types import TracebackType
@@ -27,15 +28,15 @@ class LibraryInfo(NamedTuple):
 
 def libraries() -> List[LibraryInfo]:
     """The libraries that tarn knows, and which of them are usable here. Looks for each of them and opens it."""
-    count = c_int()
-    check(lib.tarn_library_count_get(byref(count)))
     result = []
-    for number in range(1, count.value + 1):
+    for number in itertools.count(1):
         info = _c.tarn_library_info(size=sizeof(_c.tarn_library_info))
-        check(lib.tarn_library_info_get(number, byref(info)))
+        try:
+            check(lib.tarn_library_info_get(number, byref(info)))
+        except InvalidArgumentError:
+            return result
         result.append(LibraryInfo(info.name.decode(), info.found, info.usable, info.path.decode(), info.version.decode(),
                                   info.reason.decode()))
-    return result
 
 
 @lru_cache(maxsize=None)

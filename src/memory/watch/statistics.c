@@ -25,45 +25,37 @@ static bool is_of(const struct heap *heap, const struct store *store)
 }
 
 /* Resets what the heaps themselves count. */
-static void reset_heaps(struct arena *arena, struct store *store, bool peak)
+static void reset_heaps(struct arena *arena, bool peak)
 {
-    for (struct heap *heap = next_heap(arena, store, NULL); heap;
-         heap = next_heap(arena, store, heap)) {
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
-        if (is_of(heap, store)) {
-            parked_flush_locked(heap);
-            caches_publish_locked(heap);
-            if (peak)
-                counters_splits_reset_peak(&heap->splits);
-            else
-                counters_splits_reset_accumulated(&heap->splits);
-        }
+        parked_flush_locked(heap);
+        caches_publish_locked(heap);
+        if (peak)
+            counters_splits_reset_peak(&heap->splits);
+        else
+            counters_splits_reset_accumulated(&heap->splits);
         mutex_unlock(&heap->lock);
     }
 }
 
-static struct counters *counters_of(struct arena *arena, const struct store *store)
-{
-    return store ? store->counters : &arena->counters;
-}
-
-tarn_status statistics_reset(struct arena *arena, struct store *store, tarn_stats_what what)
+tarn_status statistics_reset(struct arena *arena, tarn_stats_what what)
 {
     if ((unsigned)what > TARN_STATS_ACCUMULATED)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_stats_what value", (int)what);
     if (!arena)
         return TARN_OK;
-    reset_heaps(arena, store, what == TARN_STATS_PEAK);
+    reset_heaps(arena, what == TARN_STATS_PEAK);
     if (what == TARN_STATS_PEAK)
-        counters_reset_peak(counters_of(arena, store));
+        counters_reset_peak(&arena->counters);
     else
-        counters_reset_accumulated(counters_of(arena, store));
+        counters_reset_accumulated(&arena->counters);
     return TARN_OK;
 }
 
 void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats)
 {
-    counters_read(counters_of(arena, store), stats);
+    counters_read(store ? store->counters : &arena->counters, stats);
     for (struct heap *heap = next_heap(arena, store, NULL); heap;
          heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);

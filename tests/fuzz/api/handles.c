@@ -75,12 +75,6 @@ static void fuzz_tarn_library_find(void)
     (void)tarn_library_find(any_text(), or_null(&library));
 }
 
-static void fuzz_tarn_library_count_get(void)
-{
-    int count;
-    (void)tarn_library_count_get(or_null(&count));
-}
-
 static void fuzz_tarn_library_info_get(void)
 {
     tarn_library_info info = {.size = struct_size(sizeof info)};
@@ -255,7 +249,6 @@ static void fuzz_tarn_workspace_stats_get(void)
 const struct api_call api_handles[] = {
     CALL(tarn_library_register),
     CALL(tarn_library_find),
-    CALL(tarn_library_count_get),
     CALL(tarn_library_info_get),
     CALL(tarn_handle_get),
     CALL(tarn_handle_lease),

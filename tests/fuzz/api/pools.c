@@ -94,11 +94,6 @@ static void fuzz_tarn_pool_stats_get(void)
     (void)tarn_pool_stats_get(any_object(world.pools), or_null(&stats));
 }
 
-static void fuzz_tarn_pool_stats_reset(void)
-{
-    (void)tarn_pool_stats_reset(any_object(world.pools), (tarn_stats_what)(take() % 3));
-}
-
 static void fuzz_tarn_pool_default(void)
 {
     tarn_pool *pool = NULL;
@@ -577,7 +572,6 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_find),
     CALL(tarn_pool_info_get),
     CALL(tarn_pool_stats_get),
-    CALL(tarn_pool_stats_reset),
     CALL(tarn_pool_trim),
     CALL(tarn_pool_limit_set),
     CALL(tarn_pool_alloc),

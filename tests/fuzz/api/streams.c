@@ -76,12 +76,6 @@ static void fuzz_tarn_device_synchronize(void)
     (void)tarn_device_synchronize(any_device());
 }
 
-static void fuzz_tarn_device_peer_get(void)
-{
-    bool possible;
-    (void)tarn_device_peer_get(any_device(), any_device(), or_null(&possible));
-}
-
 static void fuzz_tarn_device_peer_enable(void)
 {
     (void)tarn_device_peer_enable(any_device(), any_device());
@@ -312,19 +306,48 @@ static void fuzz_tarn_capture_state_get(void)
 }
 
 const struct api_call api_streams[] = {
-    CALL(tarn_status_name),           CALL(tarn_status_text),     CALL(tarn_last_error),
-    CALL(tarn_last_status),           CALL(tarn_version),         CALL(tarn_device_count_get),
-    CALL(tarn_device_properties_get), CALL(tarn_device_get),      CALL(tarn_device_set),
-    CALL(tarn_capture_end_announced), CALL(tarn_device_adopt),    CALL(tarn_device_memory_get),
-    CALL(tarn_device_synchronize),    CALL(tarn_device_peer_get), CALL(tarn_device_peer_enable),
-    CALL(tarn_device_guard_set),      CALL(tarn_stream_get),      CALL(tarn_stream_set),
-    CALL(tarn_stream_adopt),          CALL(tarn_stream_retire),   CALL(tarn_stream_shared_get),
-    CALL(tarn_stream_lease),          CALL(tarn_stream_return),   CALL(tarn_stream_native_get),
-    CALL(tarn_stream_info_get),       CALL(tarn_stream_query),    CALL(tarn_stream_synchronize),
-    CALL(tarn_stream_guard_set),      CALL(tarn_guard_restore),   CALL(tarn_event_create),
-    CALL(tarn_event_destroy),         CALL(tarn_event_record),    CALL(tarn_event_query),
-    CALL(tarn_event_synchronize),     CALL(tarn_stream_wait),     CALL(tarn_capture_begin),
-    CALL(tarn_capture_announce),      CALL(tarn_capture_end),     CALL(tarn_graph_check),
-    CALL(tarn_graph_remember),        CALL(tarn_capture_abort),   CALL(tarn_capture_state_get),
-    CALL(tarn_capture_graph_get),     CALL(tarn_stream_find),     {0},
+    CALL(tarn_status_name),
+    CALL(tarn_status_text),
+    CALL(tarn_last_error),
+    CALL(tarn_last_status),
+    CALL(tarn_version),
+    CALL(tarn_device_count_get),
+    CALL(tarn_device_properties_get),
+    CALL(tarn_device_get),
+    CALL(tarn_device_set),
+    CALL(tarn_capture_end_announced),
+    CALL(tarn_device_adopt),
+    CALL(tarn_device_memory_get),
+    CALL(tarn_device_synchronize),
+    CALL(tarn_device_peer_enable),
+    CALL(tarn_device_guard_set),
+    CALL(tarn_stream_get),
+    CALL(tarn_stream_set),
+    CALL(tarn_stream_adopt),
+    CALL(tarn_stream_retire),
+    CALL(tarn_stream_shared_get),
+    CALL(tarn_stream_lease),
+    CALL(tarn_stream_return),
+    CALL(tarn_stream_native_get),
+    CALL(tarn_stream_info_get),
+    CALL(tarn_stream_query),
+    CALL(tarn_stream_synchronize),
+    CALL(tarn_stream_guard_set),
+    CALL(tarn_guard_restore),
+    CALL(tarn_event_create),
+    CALL(tarn_event_destroy),
+    CALL(tarn_event_record),
+    CALL(tarn_event_query),
+    CALL(tarn_event_synchronize),
+    CALL(tarn_stream_wait),
+    CALL(tarn_capture_begin),
+    CALL(tarn_capture_announce),
+    CALL(tarn_capture_end),
+    CALL(tarn_graph_check),
+    CALL(tarn_graph_remember),
+    CALL(tarn_capture_abort),
+    CALL(tarn_capture_state_get),
+    CALL(tarn_capture_graph_get),
+    CALL(tarn_stream_find),
+    {0},
 };

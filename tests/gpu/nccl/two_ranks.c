@@ -134,12 +134,11 @@ static void work_begin(size_t bytes)
     TARN(tarn_device_set(rank));
     TARN(tarn_stream_adopt(rank, w.native, &w.stream));
     for (int i = 0; i < RANKS; i++) {
-        bool possible = false;
         if (i == rank)
             continue;
-        TARN(tarn_device_peer_get(rank, i, &possible));
+        tarn_status reached = tarn_device_peer_enable(rank, i);
         if (!rank)
-            printf("peer access %s\n", possible ? "yes" : "no");
+            printf("peer access %s\n", reached ? "no" : "yes");
     }
     if (!rank)
         NCCL(ncclGetUniqueId(&shared->id));

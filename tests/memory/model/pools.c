@@ -304,9 +304,6 @@ void do_pool(void)
                  TARN_OK,
              "limit");
         break;
-    case 6:
-        MUST(tarn_pool_stats_reset(m.pools[index].pool, TARN_STATS_PEAK) == TARN_OK, "reset");
-        break;
     default:
         compare_live(index);
     }

@@ -220,7 +220,6 @@ static void pinned(int device, void *argument, struct outcome_text *result)
 static void peer(int device, void *argument, struct outcome_text *result)
 {
     int count = 0;
-    bool possible = false;
     tarn_stream own = 0, theirs = 0;
     void *block = NULL;
     (void)argument;
@@ -231,14 +230,12 @@ static void peer(int device, void *argument, struct outcome_text *result)
         absent(result, "there is one device");
         return;
     }
-    if (!well(result, tarn_device_peer_get(device, other, &possible)))
-        return;
-    if (!possible) {
+    tarn_status reached = tarn_device_peer_enable(device, other);
+    if (reached == TARN_ERROR_NOT_SUPPORTED) {
         absent(result, "the driver says that the devices do not reach each other");
         return;
     }
-    if (well(result, tarn_device_peer_enable(device, other)) &&
-        well(result, tarn_stream_lease(device, 0, &own)) &&
+    if (well(result, reached) && well(result, tarn_stream_lease(device, 0, &own)) &&
         well(result, tarn_stream_lease(other, 0, &theirs)) &&
         well(result, tarn_alloc_on(theirs, BLOCK, &block)) &&
         well(result, tarn_stream_synchronize(theirs)) && put(result, device, own, block, 6) &&

@@ -52,8 +52,10 @@ static bool gather(struct machine *machine)
         snprintf(machine->reason, sizeof machine->reason, "%s", driver_reason());
     }
     gather_settings(machine);
-    if (tarn_library_count_get(&machine->library_count))
-        machine->library_count = 0;
+    tarn_library_info info = {.size = sizeof info};
+    while (machine->library_count < TARN_MAX_LIBRARIES &&
+           !tarn_library_info_get(machine->library_count + 1, &info))
+        machine->library_count++;
     machine->devices = calloc((size_t)machine->device_count + 1, sizeof *machine->devices);
     machine->libraries = calloc((size_t)machine->library_count + 1, sizeof *machine->libraries);
     if (!machine->devices || !machine->libraries)
