@@ -7,6 +7,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
 PRESET ?= release
+# What `make test` builds. `elsewhere`: the product, and what the tests in tests/elsewhere.txt need.
+TEST_TARGET ?= all
 # Passed to CMake when it configures, such as -DTARN_WERROR=ON or -DCMAKE_C_COMPILER=clang.
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
@@ -55,7 +57,7 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@$(adaptor_packages)
 	@$(mpi_packages)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
-	@$(compile)
+	@$(compile) --target $(TEST_TARGET)
 	@scripts/run-tests $(build_dir) -j $(test_jobs) $(if $(TESTS),-R '$(TESTS)')
 
 docs: ## Make the site of documents, headers and Python package, with a search, build/docs/html/index.html
