@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
-#include "report/graph/graph.h"
 #include "report/start.h"
 #include "report/survey.h"
 
@@ -62,27 +61,40 @@ static void say_pools(const struct survey *survey, int device)
                     (unsigned long long)pool->id[0], (unsigned long long)pool->id[1],
                     bytes_text(pool->reserved).text, bytes_text(pool->allocated).text,
                     bytes_text(pool->waiting).text,
-                    pool->flags & SURVEY_POOL_HELD ? ", held by a graph" : "",
+                    pool->flags & SURVEY_POOL_OF_GRAPHS ? ", held by graphs only"
+                    : pool->flags & SURVEY_POOL_HELD    ? ", held by a graph"
+                                                        : "",
                     pool->flags & SURVEY_POOL_SUSPENDED ? ", suspended" : "");
     }
 }
 
-/* Of graphs that are remembered (tarn/graph.h). */
-static void say_graphs(void)
+/* Of graphs that are remembered (tarn/graph.h): the rows of one graph follow each other. */
+static void say_graphs(const struct survey *survey)
 {
-    struct remembered_sum sum;
-    for (uint64_t number = 0; remembered_next(number, &sum); number = sum.number) {
-        char pools[512] = "";
-        size_t length = 0;
-        for (size_t i = 0; i < sum.pool_count && length < sizeof pools; i++)
+    struct survey_graph sum = {0};
+    char pools[512] = "";
+    size_t length = 0;
+    for (uint32_t i = 0; i < survey->graph_count.here; i++) {
+        const struct survey_graph *graph = &survey->graphs[i];
+        bool last = i + 1 == survey->graph_count.here || graph[1].number != graph->number;
+        sum.addresses += graph->addresses;
+        sum.blocks += graph->blocks;
+        sum.bytes += graph->bytes;
+        sum.gone += graph->gone;
+        sum.gone_bytes += graph->gone_bytes;
+        if (graph->blocks > graph->gone && length < sizeof pools)
             length += (size_t)snprintf(pools + length, sizeof pools - length, "%s(%llu, %llu)",
-                                       i ? ", " : "", (unsigned long long)sum.pools[i].id.first,
-                                       (unsigned long long)sum.pools[i].id.second);
-        log_say(
-            "stats: graph %llu: %zu addresses in %zu blocks of %s, of which %zu of %s are gone; "
-            "the others are of the pools %s",
-            (unsigned long long)sum.number, sum.addresses, sum.blocks, bytes_text(sum.bytes).text,
-            sum.gone, bytes_text(sum.gone_bytes).text, *pools ? pools : "none");
+                                       length ? ", " : "", (unsigned long long)graph->pool[0],
+                                       (unsigned long long)graph->pool[1]);
+        if (!last)
+            continue;
+        log_say("stats: graph %llu: %u addresses in %llu blocks of %s, of which %llu of %s are "
+                "gone; the others are of the pools %s",
+                (unsigned long long)graph->number, sum.addresses, (unsigned long long)sum.blocks,
+                bytes_text(sum.bytes).text, (unsigned long long)sum.gone,
+                bytes_text(sum.gone_bytes).text, length ? pools : "none");
+        sum = (struct survey_graph){0};
+        length = 0;
     }
 }
 
@@ -136,7 +148,7 @@ static void print(void)
                 say_device(survey, &survey->devices[i]);
                 used++;
             }
-        say_graphs();
+        say_graphs(survey);
         log_say("stats: the library's own host memory: %s%s",
                 bytes_text((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");

@@ -208,6 +208,7 @@ void page_write(struct page_file *file, const struct survey *survey)
     memcpy(to->streams, survey->streams, survey->stream_count.here * sizeof *to->streams);
     memcpy(to->handles, survey->handles, survey->handle_count.here * sizeof *to->handles);
     memcpy(to->libraries, survey->libraries, survey->library_count.here * sizeof *to->libraries);
+    memcpy(to->graphs, survey->graphs, survey->graph_count.here * sizeof *to->graphs);
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
 }
 

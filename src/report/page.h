@@ -20,7 +20,7 @@
 #include <sys/types.h>
 
 #define PAGE_MAGIC "tarnlive"
-#define PAGE_VERSION 3u
+#define PAGE_VERSION 4u
 #define PAGE_PREFIX "tarn-live."
 
 struct page_head {

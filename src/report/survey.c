@@ -10,6 +10,7 @@
 #include "memory/pinned/pinned.h"
 #include "memory/watch/occupancy.h"
 #include "memory/watch/statistics.h"
+#include "report/graph/graph.h"
 
 #include <string.h>
 #include <time.h>
@@ -46,7 +47,8 @@ static void take_pools(struct surveyor *surveyor, struct survey_device *device, 
             .flags = (view->plain ? SURVEY_POOL_PLAIN : 0u) |
                      (view->suspended ? SURVEY_POOL_SUSPENDED : 0u) |
                      (view->held ? SURVEY_POOL_HELD : 0u) |
-                     (view->left_behind ? SURVEY_POOL_LEFT_BEHIND : 0u),
+                     (view->left_behind ? SURVEY_POOL_LEFT_BEHIND : 0u) |
+                     (view->of_graphs ? SURVEY_POOL_OF_GRAPHS : 0u),
             .id = {view->id[0], view->id[1]},
             .reserved = view->reserved,
             .cached = view->unmapped,
@@ -185,5 +187,8 @@ void survey_take(struct surveyor *surveyor)
         take_device(surveyor, i);
     for (int i = 1; i <= entry_count(); i++)
         take_handles(survey, i);
+    survey->graph_count.there = (uint32_t)remembered_sum_up(survey->graphs, SURVEY_GRAPHS);
+    survey->graph_count.here =
+        survey->graph_count.there < SURVEY_GRAPHS ? survey->graph_count.there : SURVEY_GRAPHS;
     error_attempt_end(&before, TARN_OK);
 }

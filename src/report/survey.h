@@ -20,7 +20,8 @@ enum {
     SURVEY_POOLS = 256,
     SURVEY_STREAMS = 1024,
     SURVEY_HANDLES = 256,
-    SURVEY_LIBRARIES = 256
+    SURVEY_LIBRARIES = 256,
+    SURVEY_GRAPHS = 256
 };
 
 #define SURVEY_UNKNOWN UINT64_MAX /* the driver was not asked, or there is no limit */
@@ -51,7 +52,8 @@ enum {
     SURVEY_POOL_PLAIN = 1,
     SURVEY_POOL_SUSPENDED = 2,
     SURVEY_POOL_HELD = 4,
-    SURVEY_POOL_LEFT_BEHIND = 8
+    SURVEY_POOL_LEFT_BEHIND = 8,
+    SURVEY_POOL_OF_GRAPHS = 16 /* held, and by nothing but graphs or open captures */
 };
 
 struct survey_pool {
@@ -90,18 +92,30 @@ struct survey_library {
     uint64_t live, peak, made; /* bytes, bytes, allocations since the start */
 };
 
+/* What a remembered graph (tarn/graph.h) refers to in one pool: blocks that lived when it was
+ * remembered. A launch fails while the pool sleeps. */
+struct survey_graph {
+    int32_t device;
+    uint32_t addresses; /* different ones in these blocks */
+    uint64_t number, pool[2];
+    uint64_t blocks, bytes;    /* as requested */
+    uint64_t gone, gone_bytes; /* of these, what was freed since */
+};
+
 struct survey {
     uint64_t taken_ns; /* CLOCK_MONOTONIC */
     uint64_t number;   /* number of this survey, from 1 */
     int64_t metadata;  /* host memory of the library's own bookkeeping */
     uint32_t has_pinned, unused;
     tarn_pinned_stats pinned;
-    struct survey_count device_count, pool_count, stream_count, handle_count, library_count;
+    struct survey_count device_count, pool_count, stream_count, handle_count, library_count,
+        graph_count;
     struct survey_device devices[SURVEY_DEVICES];
     struct survey_pool pools[SURVEY_POOLS];
     struct survey_stream streams[SURVEY_STREAMS];
     struct survey_handles handles[SURVEY_HANDLES];
     struct survey_library libraries[SURVEY_LIBRARIES];
+    struct survey_graph graphs[SURVEY_GRAPHS];
 };
 
 /* Takes surveys, one at a time: has the last one, and room to work. Allocated by pages_map(). */

@@ -152,7 +152,7 @@ static void page_make(void)
                                .sequence = 2};
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct survey *survey = &page.survey;
-    survey->device_count = survey->handle_count = survey->library_count =
+    survey->device_count = survey->handle_count = survey->library_count = survey->graph_count =
         (struct survey_count){1, 1};
     survey->devices[0] =
         (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};

@@ -6,6 +6,7 @@
  * child, as the settings are read once. */
 #include "report/graph/graph.h"
 #include "report/graph_test.h"
+#include "support/snapshots.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -346,31 +347,92 @@ static void what_was_free_stays_a_finding(void)
     OK(tarn_free(input));
 }
 
-/* What statistics say of graphs. */
+/* What statistics, surveys and snapshots say of graphs. */
 static void graphs_are_summed_up(void)
 {
     begin();
-    struct remembered_sum sum;
+    struct survey_graph rows[4];
     tarn_pool *pool = pool_with((tarn_pool_options){0});
     char *pooled = alloc_in(pool, stream, MIB), *other = alloc_on(stream, 4096);
     cu_graph graph = graph_of(pooled), second = graph_of(other);
     add_one(graph, pooled + 512);
     add_one(graph, other);
     uint64_t number = remembered(graph), next = remembered(second);
-    CHECK(remembered_next(number - 1, &sum) && sum.number == number);
-    CHECK(sum.addresses == 3 && sum.blocks == 2 && sum.bytes == MIB + 4096 && sum.gone == 0);
-    CHECK(sum.pool_count == 2);
+    CHECK(remembered_sum_up(rows, 4) == 3);
+    CHECK(rows[0].number == number && rows[1].number == number && rows[2].number == next);
+    const struct survey_graph *own = rows[0].pool[1] ? &rows[0] : &rows[1],
+                              *common = own == &rows[0] ? &rows[1] : &rows[0];
+    CHECK(own->pool[1] && own->device == 0 && own->addresses == 2);
+    CHECK(own->blocks == 1 && own->bytes == MIB && own->gone == 0);
+    CHECK(!common->pool[0] && !common->pool[1] && common->addresses == 1);
+    CHECK(common->blocks == 1 && common->bytes == 4096);
     OK(tarn_free(other));
-    CHECK(remembered_next(number - 1, &sum) && sum.blocks == 2);
-    CHECK(sum.gone == 1 && sum.gone_bytes == 4096 && sum.pool_count == 1);
-    CHECK(sum.pools[0].device == 0 && sum.pools[0].id.second);
-    CHECK(remembered_next(number, &sum) && sum.number == next && sum.pool_count == 0);
-    CHECK(!remembered_next(next, &sum));
+    CHECK(remembered_sum_up(rows, 4) == 3 && common->blocks == 1);
+    CHECK(common->gone == 1 && common->gone_bytes == 4096 && own->gone == 0);
+    CHECK(rows[2].gone == 1);
+    rows[1].number = 0;
+    CHECK(remembered_sum_up(rows, 1) == 3 && rows[0].number == next && rows[1].number == 0);
     CU(cu.cuGraphDestroy(graph));
+    CHECK(remembered_sum_up(rows, 4) == 1 && rows[0].number == next);
     CU(cu.cuGraphDestroy(second));
-    CHECK(!remembered_next(number - 1, &sum));
+    CHECK(remembered_sum_up(rows, 4) == 0);
     OK(tarn_free(pooled));
     OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static unsigned pool_flags(const struct surveyor *surveyor, const struct survey_graph *graph)
+{
+    const struct survey *survey = &surveyor->survey;
+    for (uint32_t i = 0; i < survey->pool_count.here; i++)
+        if (survey->pools[i].id[0] == graph->pool[0] && survey->pools[i].id[1] == graph->pool[1])
+            return survey->pools[i].flags;
+    return 0;
+}
+
+/* A survey shows which pool a graph refers to, and when nothing but the graph holds it. */
+static void what_only_graphs_hold_is_shown(void)
+{
+    static struct surveyor surveyor;
+    begin();
+    const struct survey *survey = &surveyor.survey;
+    tarn_pool *pool = pool_with((tarn_pool_options){0});
+    void *graph = NULL;
+    char *inside;
+    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+    inside = alloc_on(stream, MIB);
+    CU(cu.cuLaunchKernel(kernel_one, 1, 1, 1, 1, 1, 1, 0, native_of(stream), (void *[]){&inside},
+                         NULL));
+    OK(tarn_capture_end(stream, &graph));
+    remembered(graph);
+    survey_take(&surveyor);
+    CHECK(survey->graph_count.there == 1 && survey->graph_count.here == 1);
+    const struct survey_graph *shown = &survey->graphs[0];
+    CHECK(shown->blocks == 1 && shown->bytes == MIB && shown->gone == 0);
+    unsigned flags = pool_flags(&surveyor, shown);
+    CHECK(flags & SURVEY_POOL_HELD && !(flags & SURVEY_POOL_OF_GRAPHS));
+    OK(tarn_pool_hold(pool, NULL));
+    OK(tarn_pool_release(pool));
+    survey_take(&surveyor);
+    CHECK(!(pool_flags(&surveyor, shown) & SURVEY_POOL_OF_GRAPHS)); /* the hold is a caller's */
+    OK(tarn_pool_unhold(pool));
+    survey_take(&surveyor);
+    CHECK(pool_flags(&surveyor, shown) & SURVEY_POOL_OF_GRAPHS);
+    char path[4096], command[8192];
+    snprintf(path, sizeof path, "%s/graphs.pickle", snapshots_folder());
+    OK(tarn_snapshot_write(path, NULL));
+    CHECK(snapshots_check(path));
+    snprintf(command, sizeof command,
+             "python3 -c \"import pickle; tarn = pickle.load(open('%s', 'rb'))['tarn']; graph, = "
+             "tarn['graphs']; assert graph['count'] == 1 and graph['size'] == 1 << 20; assert "
+             "[pool['of_graphs'] for pool in tarn['pools'] if pool['id'] == graph['pool_id']] == "
+             "[True]\"",
+             path);
+    CHECK(system(command) == 0);
+    OK(tarn_free(inside));
+    CU(cu.cuGraphDestroy(graph));
+    survey_take(&surveyor);
+    CHECK(survey->graph_count.there == 0);
     nothing_is_left(0);
 }
 
@@ -589,6 +651,7 @@ int main(void)
         HERE(memory_of_a_held_pool_is_perhaps_the_graphs),
         HERE(what_was_free_stays_a_finding),
         HERE(graphs_are_summed_up),
+        HERE(what_only_graphs_hold_is_shown),
         HERE(an_executable_is_checked_by_number),
         HERE(a_graph_is_remembered_before_its_capture_ends),
         HERE(a_finding_has_both_stacks),

@@ -366,7 +366,10 @@ def tarn_layout(snap):
         "devices": [{"name": "device \u00e9 %d" % d, "total": 8 * GIB, "free": GIB, "reserved": 7 * GIB, "limit": None if d else 6 * GIB}
                     for d in range(count)],
         "pools": [{"device": d, "id": pool, "reserved": 100, "allocated": 50, "active": 60, "waiting": 10,
-                   "suspended": pool != (0, 0), "held": False} for d, pool in pools],
+                   "suspended": pool != (0, 0), "held": False, "of_graphs": pool != (0, 0)} for d, pool in pools],
+        "graphs": [{"number": 3, "device": 0, "pool_id": (0, 0), "count": 5, "size": 5 * MIB, "gone": 2, "gone_size": 2 * MIB},
+                   {"number": 3, "device": 0, "pool_id": (0, 1), "count": 1, "size": GIB, "gone": 0, "gone_size": 0},
+                   {"number": 4, "device": 1, "pool_id": (0, 1), "count": 1234, "size": MIB, "gone": 0, "gone_size": 0}],
         "handles": [{"device": 0, "library": "cublas", "count": 4, "in_use": 1}],
         "workspaces": [{"device": 0, "stream": 0x5581A0C3D2E0, "library": "cublas", "size": 32 * MIB, "address": 0x7F0000000000}],
         "threads": [{"number": 1, "name": "main"}, {"number": 2, "name": "loader"}, {"number": 3, "name": ""}],

@@ -542,6 +542,11 @@ def what_happened(browser):
         return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"""), True)
     browser.run("document.querySelector('#events details').open = true")
     browser.wait("document.querySelectorAll('#events tbody tr').length", "the list of what happened is empty")
+    graphs, pools = [browser.run("""const table = [...document.querySelectorAll('#facts table')].find(table => table.caption.textContent.startsWith(arguments[0]));
+        return [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent.replace(/\\u00a0/g, ' ')).join(' '))""", title)
+                     for title in ("Graphs", "Pools")]
+    expect("graphs", graphs, ["3 default pool 5 5.00 MiB 2 2.00 MiB", "3 pool (0, 1) 1 1.00 GiB 0 0 B"])
+    expect("pools that only graphs hold", [row.split(" ")[0] for row in pools if "only graphs hold it" in row], ["pool"])
     frames = [{"name": "f", "filename": "a.py", "line": 1}]
     notes = [{"name": name, "stage": stage, "device": 0, "time_us": time} for name, stage, time in
              (("one", "START", 10), ("inner", "START", 20), ("inner", "END", 30), ("one", "END", 40), ("open", "START", 45), (3, "START", "x"))]

@@ -49,6 +49,8 @@ says out 'most free: [0-9.]* [MG]iB after event [0-9,]*, [0-9.]* ms, [0-9.]* % o
 for name in 'first part of the tag' 'tag' 'call site' 'stream' 'pool' 'thread'; do says out "bytes   share   blocks  .*$name\$"; done
 says out '%       [0-9]*  step 1/backward$'
 says out 'thread 2 loader$'
+says out '^         3    1.00 GiB        1             0  pool (0, 1)$' && says out '^         4    1.00 MiB    1,234             0  pool (0, 1)$'
+[ "$(grep -c '^Only graphs hold 100 B, in 1 pool\.$' "$work/out")" = 2 ] || fail "the memory that only graphs hold is not there, by device"
 says out '^Handles: cublas 4 (1 in use, workspaces 32.0 MiB)$'
 says out '^Out of memory 1 time$'
 LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1

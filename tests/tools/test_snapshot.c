@@ -461,6 +461,13 @@ static void tarns_own(void **state)
     assert_true(tarn->pools[3].suspended && !tarn->pools[2].suspended && !tarn->pools[3].held);
     assert_true(tarn->pools[0].reserved == 100 && tarn->pools[0].allocated == 50 &&
                 tarn->pools[0].active == 60 && tarn->pools[0].waiting == 10);
+    assert_true(tarn->pools[3].of_graphs && !tarn->pools[2].of_graphs);
+    assert_int_equal(tarn->graph_count, 3);
+    const struct snapshot_graph *graph = &tarn->graphs[0];
+    assert_true(graph->number == 3 && graph->device == 0 && graph->blocks == 5 &&
+                graph->bytes == UINT64_C(5) << 20 && graph->gone == 2 &&
+                graph->gone_bytes == UINT64_C(2) << 20);
+    assert_true(graph->pool == 0 && snapshot.pools[graph[2].pool][1] == 1 && graph[2].device == 1);
     assert_int_equal(tarn->handle_count, 1);
     assert_string_equal(snapshot_text(&snapshot, tarn->handles[0].library), "cublas");
     assert_true(tarn->handles[0].count == 4 && tarn->handles[0].in_use == 1);
@@ -522,6 +529,8 @@ static void errors_in_tarns_own(void **state)
            "tarn.pools[0].id is not a pair of two integers of 64 bits");
     expect(TARN("'pools': [{'device': 0, 'held': 5}]"),
            "tarn.pools[0].held is an integer, not a bool");
+    expect(TARN("'graphs': [{'device': 0, 'pool_id': (0, 0), 'gone': -1}]"),
+           "tarn.graphs[0].gone is negative");
     expect(TARN("'handles': [{'device': 4096}]"),
            "tarn.handles[0].device is 4096; at most 4095 are read");
     expect(TARN("'workspaces': [{'size': 1}]"), "tarn.workspaces[0] has no key device");

@@ -74,7 +74,7 @@ static void sound(void)
     survey->taken_ns = 1000000000;
     survey->number = 1;
     survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
-        survey->library_count = (struct survey_count){1, 1};
+        survey->library_count = survey->graph_count = (struct survey_count){1, 1};
     survey->devices[0] =
         (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};
     survey->devices[0].limit = SURVEY_UNKNOWN;
@@ -105,7 +105,7 @@ static void invalid_pages_are_refused(void **state)
     gives(TOP_BAD, sizeof page, true, "not a page of tarn");
     sound();
     page.head.version++;
-    gives(TOP_BAD, sizeof page, true, "layout 4");
+    gives(TOP_BAD, sizeof page, true, "layout 5");
     sound();
     page.head.size--;
     gives(TOP_BAD, sizeof page, true, "tarn 0.1.0");
@@ -227,13 +227,13 @@ static void only_pages_are_removed(void **state)
 static void counts_beyond_their_room_are_refused(void **state)
 {
     static const size_t counts[] = {
-        offsetof(struct survey, device_count), offsetof(struct survey, pool_count),
-        offsetof(struct survey, stream_count), offsetof(struct survey, handle_count),
-        offsetof(struct survey, library_count)};
-    static const uint32_t room[] = {SURVEY_DEVICES, SURVEY_POOLS, SURVEY_STREAMS, SURVEY_HANDLES,
-                                    SURVEY_LIBRARIES};
+        offsetof(struct survey, device_count),  offsetof(struct survey, pool_count),
+        offsetof(struct survey, stream_count),  offsetof(struct survey, handle_count),
+        offsetof(struct survey, library_count), offsetof(struct survey, graph_count)};
+    static const uint32_t room[] = {SURVEY_DEVICES, SURVEY_POOLS,     SURVEY_STREAMS,
+                                    SURVEY_HANDLES, SURVEY_LIBRARIES, SURVEY_GRAPHS};
     (void)state;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 6; i++) {
         struct survey_count *count =
             (struct survey_count *)(void *)((char *)&page.survey + counts[i]);
         sound();
@@ -464,7 +464,8 @@ static void rubbish_is_shown_as_rubbish(void **state)
         for (size_t i = 0; i < sizeof reading.survey / sizeof *words; i++)
             words[i] = round % 3 ? random_next(&random) : round % 2 ? UINT64_MAX : INT64_MAX;
         reading.survey.device_count = reading.survey.pool_count = reading.survey.stream_count =
-            reading.survey.handle_count = reading.survey.library_count = before.device_count;
+            reading.survey.handle_count = reading.survey.library_count =
+                reading.survey.graph_count = before.device_count;
         reading.survey.devices[0].number = round % 2 ? 0 : -1;
         memcpy(reading.survey.devices[0].name, before.devices[0].name,
                sizeof before.devices[0].name);

@@ -77,7 +77,7 @@ assert top["process"] == int(sys.argv[2]) and top["name"] == "trainer" and top["
 device, = top["devices"]
 assert device["stats"]["reserved_bytes"]["all"]["current"] > 0 and device["rates"]["allocations"] > 1000
 assert sum(pool["reserved"] for pool in top["pools"]) > 0 and top["streams"] and top["handles"] == []
-assert top["left_out"] == {"pools": 0, "streams": 0, "handles": 0, "libraries": 0}
+assert top["left_out"] == {"pools": 0, "streams": 0, "handles": 0, "libraries": 0, "graphs": 0}
 END
 for key in reserved allocated peak rate name process age; do run 0 "$tarn" top "${here[@]}" "--sort=$key" && says out 'trainer'; done
 says out '^DEVICE ' && says out '^HOST-0 ' && says out ' % '

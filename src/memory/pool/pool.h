@@ -54,6 +54,15 @@ static inline struct pool *pool_of_public(tarn_pool *pool)
     return (struct pool *)pool;
 }
 
+/* Whether nothing but graphs and open captures holds a store's addresses: no caller may release or
+ * unhold its pool. */
+static inline bool store_is_of_graphs(struct store *store)
+{
+    struct pool *pool = pool_of_store(store);
+    return pool && atomic_load(&store->holds) && !atomic_load(&pool->users) &&
+           !atomic_load(&pool->held);
+}
+
 /* Adds a reference. False if the last one is gone, and the pool with it. */
 bool pool_retain(struct pool *pool);
 /* Drops a reference. Makes no call and takes no lock, so any thread may call it, also one of the

@@ -29,6 +29,7 @@ static struct pool_occupancy occupancy_store_locked(struct store *store, const t
         .plain = !store->kind.pieces,
         .suspended = atomic_load(&store->suspended),
         .held = atomic_load(&store->holds) != 0,
+        .of_graphs = store_is_of_graphs(store),
         .left_behind = atomic_load(&store->left_behind),
     };
 }

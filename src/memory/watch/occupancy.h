@@ -21,6 +21,7 @@ struct pool_occupancy {
     int64_t requested, allocated, active;
     bool plain;
     bool suspended, held; /* held: a graph or an open capture uses its addresses */
+    bool of_graphs;       /* held, and no caller has it: it ends with the graphs */
     bool left_behind;     /* nothing can be allocated from it any more */
 };
 

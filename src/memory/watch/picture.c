@@ -134,7 +134,8 @@ static bool add_pools(struct picture *picture, struct arena *arena)
                                           .id = {store->id[0], store->id[1]},
                                           .reserved = store->reserved,
                                           .suspended = atomic_load(&store->suspended),
-                                          .held = atomic_load(&store->holds) != 0};
+                                          .held = atomic_load(&store->holds) != 0,
+                                          .of_graphs = store_is_of_graphs(store)};
     }
     mutex_unlock(&arena->lock);
     return done;

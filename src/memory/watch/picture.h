@@ -39,7 +39,7 @@ struct picture_pool {
     int device;
     uint64_t id[2];
     size_t reserved, allocated, active, waiting; /* bytes */
-    bool suspended, held;
+    bool suspended, held, of_graphs;             /* as in struct pool_occupancy */
 };
 
 struct picture_device {

@@ -10,6 +10,7 @@
 
 #include "memory/pool/referred.h"
 #include "memory/watch/picture.h"
+#include "report/survey.h"
 
 #include <tarn/graph.h>
 
@@ -79,22 +80,10 @@ bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summ
 void remembered_found_nothing(struct remembered *used, uint64_t changes,
                               const tarn_graph_summary *summary);
 
-/* What the statistics say of a remembered graph: its addresses in tarn's memory, the blocks that
- * were live there, those of them that are gone, and the pools of the rest, which must not sleep
- * while the graph is launched. */
-#define SUMMED_POOLS 16
-struct remembered_sum {
-    uint64_t number;
-    size_t addresses, blocks, gone;
-    uint64_t bytes, gone_bytes; /* as requested */
-    size_t pool_count;          /* at most SUMMED_POOLS */
-    struct summed_pool {
-        int device;
-        tarn_pool_id id;
-    } pools[SUMMED_POOLS];
-};
-/* Sums up the remembered graph with the next number after `after`. False if there is none. */
-bool remembered_next(uint64_t after, struct remembered_sum *sum);
+/* Writes what remembered graphs refer to, pool by pool, in the order of their numbers; of each
+ * graph at most 16 pools. Returns how much there is: where that is more than `room`, the oldest
+ * graphs are left out. */
+size_t remembered_sum_up(struct survey_graph *rows, size_t room);
 
 /* judge.c. Judges one word, and adds it to the summary. */
 tarn_graph_reference judge(struct check *check, size_t index);

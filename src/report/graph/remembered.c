@@ -115,49 +115,70 @@ void remembered_found_nothing(struct remembered *used, uint64_t changes,
 
 /* ---- Statistics ---- */
 
-static void add_pool(struct remembered_sum *sum, const tarn_block_info *block)
+#define SUMMED_POOLS 16
+
+/* The row of a block's pool among those of its graph; NULL: they are full. */
+static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
+                                   const tarn_block_info *block)
 {
-    for (size_t i = 0; i < sum->pool_count; i++)
-        if (sum->pools[i].device == block->device && sum->pools[i].id.first == block->pool.first &&
-            sum->pools[i].id.second == block->pool.second)
-            return;
-    if (sum->pool_count < SUMMED_POOLS)
-        sum->pools[sum->pool_count++] = (struct summed_pool){block->device, block->pool};
+    for (size_t i = 0; i < *count; i++)
+        if (rows[i].device == block->device && rows[i].pool[0] == block->pool.first &&
+            rows[i].pool[1] == block->pool.second)
+            return &rows[i];
+    if (*count == SUMMED_POOLS)
+        return NULL;
+    rows[*count] = (struct survey_graph){.device = block->device,
+                                         .pool = {block->pool.first, block->pool.second}};
+    return &rows[(*count)++];
 }
 
 /* Addresses of one block lie next to each other in the list. */
-static struct remembered_sum sum_of(const struct remembered *graph)
+static size_t rows_of(const struct remembered *graph, struct survey_graph rows[SUMMED_POOLS])
 {
-    struct remembered_sum sum = {.number = graph->number, .addresses = graph->words.count};
     const struct referred *last = NULL;
+    size_t count = 0;
     for (size_t i = 0; i < graph->known_count; i++) {
         const struct referred *referred = graph->known[i].referred;
-        if (!referred || referred == last)
+        struct survey_graph *row = referred ? row_of(rows, &count, &referred->block) : NULL;
+        if (!row)
+            continue;
+        row->number = graph->number;
+        row->addresses++;
+        if (referred == last)
             continue;
         last = referred;
-        sum.blocks++;
-        sum.bytes += referred->block.requested;
-        if (referred_has_ended(referred)) {
-            sum.gone++;
-            sum.gone_bytes += referred->block.requested;
-        } else {
-            add_pool(&sum, &referred->block);
-        }
+        bool gone = referred_has_ended(referred);
+        row->blocks++;
+        row->bytes += referred->block.requested;
+        row->gone += gone;
+        row->gone_bytes += gone ? referred->block.requested : 0;
     }
-    return sum;
+    return count;
 }
 
-bool remembered_next(uint64_t after, struct remembered_sum *sum)
+static int by_number(const void *a, const void *b)
 {
-    const struct remembered *next = NULL;
+    uint64_t x = ((const struct survey_graph *)a)->number,
+             y = ((const struct survey_graph *)b)->number;
+    return x < y ? -1 : x > y;
+}
+
+size_t remembered_sum_up(struct survey_graph *rows, size_t room)
+{
+    struct survey_graph own[SUMMED_POOLS];
+    size_t there = 0;
     mutex_lock(&remembered_lock);
-    for (const struct remembered *graph = all; graph; graph = graph->next)
-        if (graph->number > after && !graph->replaced && !atomic_load(&graph->ended))
-            next = graph; /* the numbers fall along the list */
-    if (next)
-        *sum = sum_of(next);
+    for (const struct remembered *graph = all; graph; graph = graph->next) {
+        if (graph->replaced || atomic_load(&graph->ended))
+            continue;
+        size_t count = rows_of(graph, own), left = there < room ? room - there : 0;
+        memcpy(rows + (there < room ? there : room), own,
+               (count < left ? count : left) * sizeof *own);
+        there += count;
+    }
     mutex_unlock(&remembered_lock);
-    return next;
+    qsort(rows, there < room ? there : room, sizeof *rows, by_number);
+    return there;
 }
 
 /* ---- Making ---- */

@@ -12,6 +12,7 @@
 #include "handle/registry.h"
 #include "memory/settings/config.h"
 #include "record/symbols.h"
+#include "report/graph/graph.h"
 #include "report/snapshot/fit.h"
 #include "report/snapshot/notes.h"
 #include "report/snapshot/pickle_write.h"
@@ -487,9 +488,37 @@ static void write_pools(struct snapshot_writer *writer)
         pickle_boolean(&writer->pickle, pools[i].suspended);
         write_key(writer, "held");
         pickle_boolean(&writer->pickle, pools[i].held);
+        write_key(writer, "of_graphs");
+        pickle_boolean(&writer->pickle, pools[i].of_graphs);
         pickle_dict_end(&writer->pickle);
     }
     pickle_list_end(&writer->pickle);
+}
+
+/* What remembered graphs refer to in each pool. Without host memory for it the list is empty. */
+static void write_graphs(struct snapshot_writer *writer)
+{
+    const size_t bytes = SURVEY_GRAPHS * sizeof(struct survey_graph);
+    struct survey_graph *graphs = pages_map(bytes);
+    size_t there = graphs ? remembered_sum_up(graphs, SURVEY_GRAPHS) : 0;
+    write_key(writer, "graphs");
+    pickle_list_begin(&writer->pickle);
+    for (size_t i = 0; i < there && i < SURVEY_GRAPHS; i++) {
+        pickle_dict_begin(&writer->pickle);
+        write_number(writer, "number", graphs[i].number);
+        KEY(writer, device);
+        pickle_integer(&writer->pickle, graphs[i].device);
+        KEY(writer, pool_id);
+        pickle_pair(&writer->pickle, graphs[i].pool[0], graphs[i].pool[1]);
+        write_number(writer, "count", graphs[i].blocks);
+        KEY(writer, size);
+        pickle_unsigned(&writer->pickle, graphs[i].bytes);
+        write_number(writer, "gone", graphs[i].gone);
+        write_number(writer, "gone_size", graphs[i].gone_bytes);
+        pickle_dict_end(&writer->pickle);
+    }
+    pickle_list_end(&writer->pickle);
+    pages_unmap(graphs, bytes);
 }
 
 static void write_handle(struct snapshot_writer *writer, int library, int device)
@@ -706,6 +735,7 @@ static void write_own(struct snapshot_writer *writer)
     write_exact(writer);
     write_devices(writer);
     write_pools(writer);
+    write_graphs(writer);
     write_handles(writer);
     write_workspaces(writer);
     write_threads(writer);

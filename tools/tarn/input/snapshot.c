@@ -535,6 +535,7 @@ void snapshot_finish(struct snapshot *snapshot)
     free(snapshot->text_starts);
     free(snapshot->tarn.devices);
     free(snapshot->tarn.pools);
+    free(snapshot->tarn.graphs);
     free(snapshot->tarn.handles);
     free(snapshot->tarn.workspaces);
     free(snapshot->tarn.threads);

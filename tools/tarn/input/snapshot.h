@@ -149,6 +149,16 @@ struct snapshot_pool {
     uint32_t pool;                                 /* of snapshot.pools */
     uint64_t reserved, allocated, active, waiting; /* bytes */
     bool suspended, held;
+    bool of_graphs; /* nothing but graphs and open captures holds it */
+};
+
+/* What a graph that was remembered (tarn/graph.h) refers to in one pool. */
+struct snapshot_graph {
+    uint64_t number;
+    int device;
+    uint32_t pool;             /* of snapshot.pools */
+    uint64_t blocks, bytes;    /* that lived when it was remembered, as requested */
+    uint64_t gone, gone_bytes; /* of these, what was freed since */
 };
 
 struct snapshot_handle {
@@ -175,10 +185,11 @@ struct snapshot_tarn {
     uint64_t overwritten;     /* events that the rings no longer had */
     struct snapshot_device *devices;
     struct snapshot_pool *pools;
+    struct snapshot_graph *graphs;
     struct snapshot_handle *handles;
     struct snapshot_workspace *workspaces;
     struct snapshot_thread *threads;
-    size_t device_count, pool_count, handle_count, workspace_count, thread_count;
+    size_t device_count, pool_count, graph_count, handle_count, workspace_count, thread_count;
     struct snapshot_mark *marks; /* those of one device are in order of `at` */
     size_t mark_count;
 };

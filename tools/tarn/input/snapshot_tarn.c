@@ -131,7 +131,21 @@ static bool read_pool(struct reader *reader, const struct path *path, const stru
            reader_number(reader, path, fields, KEY_ACTIVE, 0, &pool->active) &&
            reader_number(reader, path, fields, KEY_WAITING, 0, &pool->waiting) &&
            reader_bool(reader, path, fields, KEY_SUSPENDED, &pool->suspended) &&
-           reader_bool(reader, path, fields, KEY_HELD, &pool->held);
+           reader_bool(reader, path, fields, KEY_HELD, &pool->held) &&
+           reader_bool(reader, path, fields, KEY_OF_GRAPHS, &pool->of_graphs);
+}
+
+static bool read_graph(struct reader *reader, const struct path *path, const struct fields *fields,
+                       size_t i)
+{
+    struct snapshot_graph *graph = &reader->snapshot->tarn.graphs[i];
+    return reader_number(reader, path, fields, KEY_NUMBER, 0, &graph->number) &&
+           reader_device(reader, path, fields, &graph->device) &&
+           reader_pool(reader, path, fields, KEY_POOL_ID, &graph->pool) &&
+           reader_number(reader, path, fields, KEY_COUNT_OF, 0, &graph->blocks) &&
+           reader_number(reader, path, fields, KEY_SIZE, 0, &graph->bytes) &&
+           reader_number(reader, path, fields, KEY_GONE, 0, &graph->gone) &&
+           reader_number(reader, path, fields, KEY_GONE_SIZE, 0, &graph->gone_bytes);
 }
 
 static bool read_handle(struct reader *reader, const struct path *path, const struct fields *fields,
@@ -280,6 +294,7 @@ bool reader_tarn(struct reader *reader, const struct pickle_place *entry)
     read_list(reader, &fields, key, read, sizeof *tarn->array, (void **)&tarn->array, &tarn->count)
     return LIST(KEY_DEVICES, read_device, devices, device_count) &&
            LIST(KEY_POOLS, read_pool, pools, pool_count) &&
+           LIST(KEY_GRAPHS, read_graph, graphs, graph_count) &&
            LIST(KEY_HANDLES, read_handle, handles, handle_count) &&
            LIST(KEY_WORKSPACES, read_workspace, workspaces, workspace_count) &&
            LIST(KEY_THREADS, read_thread, threads, thread_count);

@@ -222,6 +222,22 @@ static void say_rates(struct top_frame *frame, const struct top_look *look,
             units_bytes(as_rate(rates.driver_bytes)).text);
 }
 
+/* The memory that nothing but graphs holds. */
+static void say_of_graphs(struct top_frame *frame, const struct top_look *look,
+                          const struct survey *survey, int device)
+{
+    uint64_t bytes = 0, pools = 0;
+    for (uint32_t i = 0; i < survey->pool_count.here; i++) {
+        const struct survey_pool *pool = &survey->pools[i];
+        bool counts = pool->device == device && pool->flags & SURVEY_POOL_OF_GRAPHS;
+        bytes += counts ? pool->reserved : 0;
+        pools += counts;
+    }
+    if (pools)
+        top_say(frame, look, false, "  only graphs    hold %s, in %s pool%s",
+                units_bytes(bytes).text, units_count(pools).text, pools == 1 ? "" : "s");
+}
+
 static void say_device(struct top_frame *frame, const struct top_look *look,
                        const struct top_reading *before, const struct top_reading *now,
                        const struct survey_device *device)
@@ -248,6 +264,7 @@ static void say_device(struct top_frame *frame, const struct top_look *look,
             count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text,
             limit_text(device->limit).text, units_bytes(device->workspace_bytes).text,
             units_count(device->workspaces).text);
+    say_of_graphs(frame, look, &now->survey, device->number);
     if (device->unseen != SURVEY_UNKNOWN)
         top_say(frame, look, false, "  not seen       %s: contexts, modules, the driver's pools",
                 units_bytes(device->unseen).text);
@@ -267,6 +284,7 @@ static void pool_text(char *text, size_t size, const uint64_t id[2], bool uncach
 static const char *pool_state(uint32_t flags)
 {
     return flags & SURVEY_POOL_SUSPENDED     ? "suspended"
+           : flags & SURVEY_POOL_OF_GRAPHS   ? "only graphs hold it"
            : flags & SURVEY_POOL_HELD        ? "of a graph"
            : flags & SURVEY_POOL_LEFT_BEHIND ? "released"
            : flags & SURVEY_POOL_PLAIN       ? "plain"
@@ -321,6 +339,21 @@ static void say_handles(struct top_frame *frame, struct libscols_table *table, c
     const char *cells[HANDLE_COLUMNS] = {handles->name,  device,       in_use.text,
                                          available.text, created.text, failures.text};
     top_table_row(frame, table, cells, HANDLE_COLUMNS);
+}
+
+#define GRAPH_COLUMNS 7
+static void say_graph(struct top_frame *frame, struct libscols_table *table, const void *record)
+{
+    const struct survey_graph *graph = record;
+    char device[16], number[32], pool[64];
+    struct units_text bytes = units_bytes(graph->bytes), blocks = units_count(graph->blocks),
+                      gone = units_count(graph->gone), gone_bytes = units_bytes(graph->gone_bytes);
+    snprintf(device, sizeof device, "%d", graph->device);
+    snprintf(number, sizeof number, "%" PRIu64, graph->number);
+    pool_text(pool, sizeof pool, graph->pool, false);
+    const char *cells[GRAPH_COLUMNS] = {number,      device,    pool,           bytes.text,
+                                        blocks.text, gone.text, gone_bytes.text};
+    top_table_row(frame, table, cells, GRAPH_COLUMNS);
 }
 
 #define LIBRARY_COLUMNS 5
@@ -396,6 +429,10 @@ static void say_lists(struct top_frame *frame, const struct top_look *look,
                                                                  {"HOLDS", SCOLS_FL_RIGHT},
                                                                  {"PEAK", SCOLS_FL_RIGHT},
                                                                  {"ALLOCATIONS", SCOLS_FL_RIGHT}};
+    static const struct top_column graphs[GRAPH_COLUMNS] = {
+        {"GRAPH", SCOLS_FL_RIGHT},     {"DEVICE", SCOLS_FL_RIGHT}, {"REFERS TO", 0},
+        {"BYTES", SCOLS_FL_RIGHT},     {"BLOCKS", SCOLS_FL_RIGHT}, {"GONE", SCOLS_FL_RIGHT},
+        {"BYTES GONE", SCOLS_FL_RIGHT}};
     const struct list lists[] = {
         {libraries, LIBRARY_COLUMNS, say_library, survey->libraries, survey->library_count,
          sizeof *survey->libraries, offsetof(struct survey_library, live)},
@@ -403,6 +440,8 @@ static void say_lists(struct top_frame *frame, const struct top_look *look,
          offsetof(struct survey_pool, reserved)},
         {streams, STREAM_COLUMNS, say_stream, survey->streams, survey->stream_count,
          sizeof *survey->streams, offsetof(struct survey_stream, mapped)},
+        {graphs, GRAPH_COLUMNS, say_graph, survey->graphs, survey->graph_count,
+         sizeof *survey->graphs, offsetof(struct survey_graph, bytes)},
         {handles, HANDLE_COLUMNS, say_handles, survey->handles, survey->handle_count,
          sizeof *survey->handles, offsetof(struct survey_handles, in_use)},
     };

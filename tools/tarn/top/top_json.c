@@ -90,13 +90,24 @@ static json_t *json_pool(const void *record)
 {
     const struct survey_pool *pool = record;
     return json_pack(
-        "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b}", "device",
+        "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:b}", "device",
         (int)pool->device, "id", json_id(pool->id), "reserved", number(pool->reserved), "cached",
         number(pool->cached), "limit", known(pool->limit), "requested", number(pool->requested),
         "allocated", number(pool->allocated), "active", number(pool->active), "waiting",
         number(pool->waiting), "plain", (pool->flags & SURVEY_POOL_PLAIN) != 0, "suspended",
         (pool->flags & SURVEY_POOL_SUSPENDED) != 0, "held", (pool->flags & SURVEY_POOL_HELD) != 0,
-        "left_behind", (pool->flags & SURVEY_POOL_LEFT_BEHIND) != 0);
+        "left_behind", (pool->flags & SURVEY_POOL_LEFT_BEHIND) != 0, "of_graphs",
+        (pool->flags & SURVEY_POOL_OF_GRAPHS) != 0);
+}
+
+static json_t *json_graph(const void *record)
+{
+    const struct survey_graph *graph = record;
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "device", (int)graph->device,
+                     "graph", number(graph->number), "pool", json_id(graph->pool), "addresses",
+                     number(graph->addresses), "blocks", number(graph->blocks), "bytes",
+                     number(graph->bytes), "gone", number(graph->gone), "gone_bytes",
+                     number(graph->gone_bytes));
 }
 
 static json_t *json_stream(const void *record)
@@ -175,16 +186,19 @@ static json_t *json_reading(const struct top_reading *before, const struct top_r
                                 device, json_handles);
     json_t *libraries = json_list(survey->libraries, survey->library_count,
                                   sizeof *survey->libraries, device, json_library);
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:{s:i, s:i, s:i, s:i}}",
+    json_t *graphs =
+        json_list(survey->graphs, survey->graph_count, sizeof *survey->graphs, device, json_graph);
+    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+                     "s:{s:i, s:i, s:i, s:i, s:i}}",
                      "process", number(head->pid), "name", head->name, "version", head->library,
                      "driver", head->driver, "started", number(head->started), "interval_ns",
                      number(head->interval_ns), "taken_ns", number(survey->taken_ns), "metadata",
                      (json_int_t)survey->metadata, "devices", devices, "pools", pools, "streams",
-                     streams, "handles", handles, "libraries", libraries, "pinned",
-                     json_pinned(survey), "left_out", "pools", left_out(survey->pool_count),
-                     "streams", left_out(survey->stream_count), "handles",
-                     left_out(survey->handle_count), "libraries", left_out(survey->library_count));
+                     streams, "handles", handles, "libraries", libraries, "graphs", graphs,
+                     "pinned", json_pinned(survey), "left_out", "pools",
+                     left_out(survey->pool_count), "streams", left_out(survey->stream_count),
+                     "handles", left_out(survey->handle_count), "libraries",
+                     left_out(survey->library_count), "graphs", left_out(survey->graph_count));
 }
 
 static bool write_and_free(FILE *out, json_t *json)

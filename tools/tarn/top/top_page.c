@@ -98,7 +98,8 @@ static bool is_sound(struct survey *survey)
         !count_fits(survey->pool_count, SURVEY_POOLS) ||
         !count_fits(survey->stream_count, SURVEY_STREAMS) ||
         !count_fits(survey->handle_count, SURVEY_HANDLES) ||
-        !count_fits(survey->library_count, SURVEY_LIBRARIES) || survey->has_pinned > 1)
+        !count_fits(survey->library_count, SURVEY_LIBRARIES) ||
+        !count_fits(survey->graph_count, SURVEY_GRAPHS) || survey->has_pinned > 1)
         return false;
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
         text_end_plain(survey->devices[i].name, sizeof survey->devices[i].name);

@@ -129,6 +129,8 @@ void report_print_wrapped(FILE *out, const char *text, const struct report_optio
 const char *report_base_name(const char *path);
 /* Who wrote a snapshot: "tarn 0.1.0, driver cuda", "tarn run", "PyTorch" or "RMM". */
 const char *report_writer(const struct snapshot *snapshot, char *text, size_t size);
+/* Bytes reserved by a device's pools that nothing but graphs holds, and how many pools that is. */
+uint64_t report_of_graphs(const struct analysis *analysis, uint64_t *pools);
 /* The share of free memory that is not in the largest hole, 0 where nothing is free. */
 double report_fragmentation(const struct analysis_state *state);
 /* The share of reserved memory that no block covers. */

@@ -522,12 +522,26 @@ static json_t *describe_pools(const struct snapshot *snapshot)
     json_t *array = json_array();
     for (size_t i = 0; array && i < snapshot->tarn.pool_count; i++) {
         const struct snapshot_pool *pool = &snapshot->tarn.pools[i];
-        array =
-            append(array, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:b, s:b}", "device",
-                                    pool->device, "pool", (json_int_t)pool->pool, "reserved",
-                                    wide(pool->reserved), "allocated", wide(pool->allocated),
-                                    "active", wide(pool->active), "waiting", wide(pool->waiting),
-                                    "suspended", (int)pool->suspended, "held", (int)pool->held));
+        array = append(array, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "device",
+                                        pool->device, "pool", (json_int_t)pool->pool, "reserved",
+                                        wide(pool->reserved), "allocated", wide(pool->allocated),
+                                        "active", wide(pool->active), "waiting",
+                                        wide(pool->waiting), "suspended", (int)pool->suspended,
+                                        "held", (int)pool->held, "ofGraphs", (int)pool->of_graphs));
+    }
+    return array;
+}
+
+static json_t *describe_graphs(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->tarn.graph_count; i++) {
+        const struct snapshot_graph *graph = &snapshot->tarn.graphs[i];
+        array = append(array,
+                       json_pack("{s:i, s:o, s:I, s:o, s:o, s:o, s:o}", "device", graph->device,
+                                 "number", wide(graph->number), "pool", (json_int_t)graph->pool,
+                                 "blocks", wide(graph->blocks), "size", wide(graph->bytes), "gone",
+                                 wide(graph->gone), "goneSize", wide(graph->gone_bytes)));
     }
     return array;
 }
@@ -640,7 +654,7 @@ static json_t *put_file(struct page *page, const struct report_file *file)
     for (size_t i = 0; i < file->count && traces; i++)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o}",
+                     "s:o, s:o, s:o, s:o}",
                      "name", name_shown(report_base_name(file->path)).text, "by",
                      report_writer(snapshot, writer, sizeof writer), "traces", traces, "arrays",
                      arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
@@ -651,8 +665,8 @@ static json_t *put_file(struct page *page, const struct report_file *file)
                      "pools", describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count),
                      "threadNames", describe_threads(snapshot), "devices",
                      describe_tarn_devices(snapshot), "poolStates", describe_pools(snapshot),
-                     "markKinds", describe_mark_kinds(), "settings",
-                     describe_settings(&snapshot->settings, snapshot), "handles",
+                     "graphs", describe_graphs(snapshot), "markKinds", describe_mark_kinds(),
+                     "settings", describe_settings(&snapshot->settings, snapshot), "handles",
                      describe_handles(snapshot), "workspaces", describe_workspaces(snapshot));
 }
 

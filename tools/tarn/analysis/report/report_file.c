@@ -161,6 +161,18 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
     return text;
 }
 
+uint64_t report_of_graphs(const struct analysis *analysis, uint64_t *pools)
+{
+    const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;
+    uint64_t bytes = *pools = 0;
+    for (size_t i = 0; i < tarn->pool_count; i++) {
+        bool counts = tarn->pools[i].device == analysis->device && tarn->pools[i].of_graphs;
+        bytes += counts ? tarn->pools[i].reserved : 0;
+        *pools += counts;
+    }
+    return bytes;
+}
+
 double report_fragmentation(const struct analysis_state *state)
 {
     return state->unused ? 1 - (double)state->largest_free / (double)state->unused : 0;

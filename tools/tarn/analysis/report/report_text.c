@@ -435,6 +435,32 @@ static void write_handles(FILE *out, const struct analysis *analysis)
         putc('\n', out);
 }
 
+/* What remembered graphs refer to, and which memory is only theirs. */
+static void write_graphs(FILE *out, const struct analysis *analysis)
+{
+    const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;
+    uint64_t pools, bytes = report_of_graphs(analysis, &pools);
+    bool first = true;
+    char label[64];
+    for (size_t i = 0; i < tarn->graph_count; i++) {
+        const struct snapshot_graph *graph = &tarn->graphs[i];
+        if (graph->device != analysis->device)
+            continue;
+        if (first)
+            fputs("\nGraphs and the pools that they refer to: a launch fails while one sleeps\n"
+                  "     graph       bytes   blocks  of them gone  pool\n",
+                  out);
+        first = false;
+        fprintf(out, "%10" PRIu64 " %11s %8s %13s  %s\n", graph->number,
+                units_bytes(graph->bytes).text, units_count(graph->blocks).text,
+                units_count(graph->gone).text,
+                analysis_label(analysis, ANALYSIS_BY_POOL, graph->pool, label, sizeof label));
+    }
+    if (pools)
+        fprintf(out, "\nOnly graphs hold %s, in %s pool%s.\n", units_bytes(bytes).text,
+                units_count(pools).text, pools == 1 ? "" : "s");
+}
+
 static bool write_device(FILE *out, const struct report_file *file, const struct analysis *analysis,
                          const struct report_options *options)
 {
@@ -453,6 +479,7 @@ static bool write_device(FILE *out, const struct report_file *file, const struct
             !write_groups(out, analysis, tables[i].by, tables[i].name, options, moment,
                           state.allocated))
             return false;
+    write_graphs(out, analysis);
     write_handles(out, analysis);
     return write_ooms(out, analysis, options);
 }
