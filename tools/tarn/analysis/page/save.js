@@ -44,6 +44,8 @@ function chartSvg(timeline, model, grouping) {
         .attr("height", height);
     const inside = svg.append("g").attr("clip-path", "url(#inside)"), columns = d3.range(seen.count);
     const left = column => x(seen.low + column * seen.step), base = new Float64Array(seen.count);
+    inside.append("path").attr("fill", "none").attr("stroke", cssColour("--reserved")).attr("stroke-width", 1.5)
+        .attr("d", d3.line().curve(d3.curveStepAfter).x(left).y(c => y(model.reserved[seen.moments[c]]))(columns));
     grouping.groups.forEach((group, g) => {
         if (grouping.on && !grouping.on[g])
             return;
@@ -52,8 +54,6 @@ function chartSvg(timeline, model, grouping) {
         const area = d3.area().curve(d3.curveStepAfter).x(left).y0(c => y(low[c])).y1(c => y(base[c]));
         inside.append("path").attr("fill", groupColour(group, g)).attr("d", area(columns)).append("title").text(group.label);
     });
-    inside.append("path").attr("fill", "none").attr("stroke", cssColour("--reserved")).attr("stroke-width", 1.5)
-        .attr("d", d3.line().curve(d3.curveStepAfter).x(left).y(c => y(model.reserved[seen.moments[c]]))(columns));
     const ticks = timeline.ticks(), axis = (make, {values, texts}) => make.tickValues(values).tickFormat((_, i) => texts[i]);
     svg.append("g").attr("class", "axis").attr("transform", `translate(0,${MARGIN.top + height})`).call(axis(d3.axisBottom(x), ticks.x));
     svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`).call(axis(d3.axisLeft(y), ticks.y));

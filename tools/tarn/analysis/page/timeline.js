@@ -381,13 +381,10 @@ class Timeline {
         this.listeners.onPresent();
     }
 
+    // Reserved memory lies behind the blocks: where it grows at a peak that is one column wide, its line would hide that.
     *paint(picture, columns, single) {
-        const style = getComputedStyle(document.documentElement), context = picture.context;
-        this.paintGroups(picture, columns);
-        yield;
-        if (single)
-            yield* this.paintBlocks(picture, columns, single);
-        context.strokeStyle = style.getPropertyValue("--reserved");
+        const context = picture.context;
+        context.strokeStyle = cssColour("--reserved");
         context.lineWidth = 1.5;
         context.beginPath();
         let last = NaN;
@@ -401,6 +398,10 @@ class Timeline {
         }
         context.lineTo(columns.count, picture.y(last));
         context.stroke();
+        this.paintGroups(picture, columns);
+        yield;
+        if (single)
+            yield* this.paintBlocks(picture, columns, single);
     }
 
     // A group is one area, with at most four points for each column.
