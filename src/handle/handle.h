@@ -19,11 +19,11 @@
 struct handle {
     _Alignas(64) void *vendor;
     struct entry *library;
-    struct handle *all;      /* shelf lock: the next of all that exist */
-    struct handle *next;     /* shelf lock while available, else the owner's: the next in that
+    struct handle *all;       /* shelf lock: the next of all that exist */
+    struct handle *next;      /* shelf lock while available, else the owner's: the next in that
                                 list */
-    struct holder *holder;   /* shelf lock: the thread that has it; NULL: leased or available */
-    bool available;          /* shelf lock */
+    struct holder *holder;    /* shelf lock: the thread that has it; NULL: leased or available */
+    bool available;           /* shelf lock */
     struct stream *meant_for; /* shelf lock: while available, only a get on this stream may take it;
                                 NULL: any get */
     unsigned meant_incarnation;

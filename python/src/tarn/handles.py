@@ -3,7 +3,6 @@
 
 """Handles of vendor libraries, one per thread and device, bound to the thread's current stream."""
 
-import itertools
 from ctypes import byref, c_int, c_size_t, c_void_p, sizeof
 from functools import lru_cache
 from types import TracebackType
@@ -28,8 +27,9 @@ class LibraryInfo(NamedTuple):
 
 def libraries() -> List[LibraryInfo]:
     """The libraries that tarn knows, and which of them are usable here. Looks for each of them and opens it."""
-    result = []
-    for number in itertools.count(1):
+    result: List[LibraryInfo] = []
+    number = 1
+    while True:
         info = _c.tarn_library_info(size=sizeof(_c.tarn_library_info))
         try:
             check(lib.tarn_library_info_get(number, byref(info)))
@@ -37,6 +37,7 @@ def libraries() -> List[LibraryInfo]:
             return result
         result.append(LibraryInfo(info.name.decode(), info.found, info.usable, info.path.decode(), info.version.decode(),
                                   info.reason.decode()))
+        number += 1
 
 
 @lru_cache(maxsize=None)
