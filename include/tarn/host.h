@@ -131,16 +131,14 @@ TARN_API tarn_status tarn_host_advance(uint64_t now);
 TARN_API tarn_status tarn_host_work(int device, void *native, const void *address, size_t size,
                                     uint64_t duration);
 
-/* Queue real work: fill or copy bytes, or call a function in a background thread. The function must
- * not make a driver call, and so must not call tarn. Addresses of the device must be mapped and
- * accessible now and until the work has run. Other addresses are host memory.
+/* Queue real work: fill bytes, or call a function in a background thread, which may copy bytes. The
+ * function must not make a driver call, and so must not call tarn. Addresses of the device must be
+ * mapped and accessible now and until the work has run. Other addresses are host memory.
  *   TARN_ERROR_CAPTURE            as tarn_host_work()
  *   TARN_ERROR_INVALID_STREAM     there is no such stream
  *   TARN_ERROR_INVALID_ARGUMENT   memory of the device is not mapped or not accessible, or
  *                                 `function` is NULL */
 TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int value,
-                                    size_t size);
-TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from,
                                     size_t size);
 TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 

@@ -71,7 +71,8 @@ static void memory_is_reached_now_and_later(void **state)
     assert_int_equal(*(unsigned char *)after, 5);
     assert_refused(tarn_host_fill(2, NULL, after, 5, 64), TARN_ERROR_INVALID_ARGUMENT,
                    "cannot be reached");
-    assert_ok(tarn_host_copy(2, NULL, (char *)after + 64, after, 64)); /* unified addresses */
+    assert_ok(driver->copy(2, (uintptr_t)((char *)after + 64), (uintptr_t)after, 64,
+                           NULL)); /* unified addresses */
     assert_ok(tarn_device_synchronize(2));
 
     int devices[TARN_MAX_DEVICES];

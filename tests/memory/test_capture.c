@@ -107,7 +107,7 @@ static void a_capture_survives_what_its_thread_does(void **state)
         assert_ok(tarn_host_fill(0, native_of(stream), block, 3, 4096));
         be_busy(stream, other, how != UNKNOWN);
         unsigned char *fresh = alloc_on(stream, 30 * MIB); /* while it captures */
-        assert_ok(tarn_host_copy(0, native_of(stream), fresh, block, 4096));
+        assert_ok(driver->copy(0, (uintptr_t)fresh, (uintptr_t)block, 4096, native_of(stream)));
         be_busy(other, stream, how != UNKNOWN);
         void *graph = end(stream, (enum how)how);
         fresh[0] = 0;

@@ -587,7 +587,7 @@ static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
     OK(tarn_pinned_alloc(stream, 5000, &used));
     OK(tarn_pinned_alloc(stream, 5000, &unused));
     memset(used, 7, 5000);
-    OK(tarn_host_copy(0, native_of(stream), device, used, 5000));
+    OK(driver->copy(0, (uintptr_t)device, (uintptr_t)used, 5000, native_of(stream)));
     OK(tarn_pinned_record_stream(used, stream));
     OK(tarn_pinned_free(used));
     OK(tarn_pinned_free(unused));

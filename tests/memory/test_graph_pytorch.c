@@ -57,7 +57,7 @@ static int64_t held_by_two(tarn_pool *pool, void *graphs[2], unsigned char *resu
         unsigned char *scratch = alloc_on(stream, size);
         fill(stream, scratch, (unsigned char)(10 + i), size);
         results[i] = alloc_on(stream, size);
-        OK(tarn_host_copy(0, native_of(stream), results[i], scratch, size));
+        OK(driver->copy(0, (uintptr_t)results[i], (uintptr_t)scratch, size, native_of(stream)));
         OK(tarn_free(scratch));
         graphs[i] = end();
     }
@@ -119,7 +119,8 @@ static void graphs_of_their_own_pools_run_side_by_side(void **state)
             results[i] = alloc_on(stream, size);
             fill(stream, scratch[i], (unsigned char)(1 + i), size);
             work_on(stream, scratch[i], size, 1000);
-            OK(tarn_host_copy(0, native_of(stream), results[i], scratch[i], size));
+            OK(driver->copy(0, (uintptr_t)results[i], (uintptr_t)scratch[i], size,
+                            native_of(stream)));
             OK(tarn_free(scratch[i]));
             graphs[i] = end();
         }

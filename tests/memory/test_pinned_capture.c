@@ -38,7 +38,7 @@ static void *end(tarn_stream stream, enum how how)
 /* A copy in a stream, as a program queues it. */
 static void copy(tarn_stream stream, void *to, const void *from, size_t size)
 {
-    OK(tarn_host_copy(0, native_of(stream), to, from, size));
+    OK(driver->copy(0, (uintptr_t)to, (uintptr_t)from, size, native_of(stream)));
 }
 
 static void each_way(enum how how)

@@ -170,8 +170,8 @@ static void a_graph_finds_its_temporaries(void **state)
         void *graph = NULL, *native = native_of(capturing);
         OK(tarn_pool_capture_begin(pool, capturing, TARN_CAPTURE_RELAXED));
         void *temporary = alloc_on(capturing, 10 * MIB);
-        OK(tarn_host_copy(0, native, temporary, input, 3 * MIB));
-        OK(tarn_host_copy(0, native, output, temporary, 3 * MIB));
+        OK(driver->copy(0, (uintptr_t)temporary, (uintptr_t)input, 3 * MIB, native));
+        OK(driver->copy(0, (uintptr_t)output, (uintptr_t)temporary, 3 * MIB, native));
         OK(tarn_free(temporary));
         OK(tarn_capture_end(capturing, &graph));
         memset(input, 9, 3 * MIB);

@@ -325,8 +325,8 @@ static void a_graph_runs_before_and_after(void **state)
     OK(tarn_stream_native_get(capturing, &native));
     OK(tarn_pool_capture_begin(pool, capturing, TARN_CAPTURE_RELAXED));
     OK(tarn_alloc_on(capturing, 3 * MIB, &inside));
-    OK(tarn_host_copy(0, native, inside, blocks[1], sizes[1]));
-    OK(tarn_host_copy(0, native, blocks[2], inside, sizes[1]));
+    OK(driver->copy(0, (uintptr_t)inside, (uintptr_t)blocks[1], sizes[1], native));
+    OK(driver->copy(0, (uintptr_t)blocks[2], (uintptr_t)inside, sizes[1], native));
     OK(tarn_free(inside));
     OK(tarn_capture_end(capturing, &graph));
     for (int round = 0; round < 2; round++) {

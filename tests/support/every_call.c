@@ -264,7 +264,6 @@ static tarn_library_row row = {.size = sizeof row,
     HOST(tarn_host_advance, (1))                                                               \
     HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                         \
     HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                          \
-    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                                 \
     HOST(tarn_host_call, (0, NULL, nothing, NULL))                                             \
     HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                       \
     HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                               \

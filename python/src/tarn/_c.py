@@ -1015,7 +1015,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_host_advance": (c_int, [c_uint64], "now"),
     "tarn_host_work": (c_int, [c_int, c_void_p, c_void_p, c_size_t, c_uint64], "device native address size duration"),
     "tarn_host_fill": (c_int, [c_int, c_void_p, c_void_p, c_int, c_size_t], "device native address value size"),
-    "tarn_host_copy": (c_int, [c_int, c_void_p, c_void_p, c_void_p, c_size_t], "device native to from size"),
     "tarn_host_call": (c_int, [c_int, c_void_p, CFUNCTYPE(None, c_void_p), c_void_p], "device native function user"),
     "tarn_host_graph_launch": (c_int, [c_int, c_void_p, c_void_p], "device graph native"),
     "tarn_host_graph_destroy": (c_int, [c_void_p], "graph"),

@@ -148,14 +148,6 @@ tarn_status tarn_host_fill(int number, void *native, void *address, int value, s
     return status ? status : submit_fill("fill", device, native, (uintptr_t)address, value, size);
 }
 
-tarn_status tarn_host_copy(int number, void *native, void *to, const void *from, size_t size)
-{
-    struct host_device *device;
-    tarn_status status = host_use(number, &device);
-    return status ? status
-                  : submit_copy("copy", device, native, (uintptr_t)to, (uintptr_t)from, size);
-}
-
 tarn_status tarn_host_call(int number, void *native, void (*function)(void *), void *argument)
 {
     struct host_device *device;

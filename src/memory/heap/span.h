@@ -105,7 +105,7 @@ struct run {
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
-    size_t bytes;           /* of the runs */
+    size_t bytes; /* of the runs */
     _Atomic uint64_t
         state; /* changes whenever the free spans change (parked.h); the heap's lock, or
                                the part's */

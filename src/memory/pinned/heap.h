@@ -143,8 +143,8 @@ struct pinned {
     mutex lock; /* protects everything here except `over` and `used` */
     atomic_bool used;
     struct tree segments;
-    struct pinned_pool standard;          /* the default pool */
-    struct pinned_queue *queues;          /* those that are not empty */
+    struct pinned_pool standard;   /* the default pool */
+    struct pinned_queue *queues;   /* those that are not empty */
     struct pinned_keeper *keepers; /* of pools with freed blocks of graphs, and of captures whose
                                              graphs' ends are not reported */
     _Atomic(struct pinned_keeper *) over; /* without a lock: keepers of captures whose graphs have

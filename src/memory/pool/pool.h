@@ -21,17 +21,17 @@ struct pinned_keeper;
 struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
-    atomic_uint count;          /* references: of users, scopes, captures, graphs */
-    atomic_uint users;          /* references that callers may release */
-    atomic_uint held;           /* references that callers may unhold */
-    atomic_uint visits;         /* requests in progress: they keep the object, but the pool may
+    atomic_uint count;             /* references: of users, scopes, captures, graphs */
+    atomic_uint users;             /* references that callers may release */
+    atomic_uint held;              /* references that callers may unhold */
+    atomic_uint visits;            /* requests in progress: they keep the object, but the pool may
                                    end */
-    bool use_on_oom;            /* constant */
-    atomic_int state;           /* tarn_pool_state (suspend.c) */
-    struct contents contents;   /* used by the thread that changes the state */
+    bool use_on_oom;               /* constant */
+    atomic_int state;              /* tarn_pool_state (suspend.c) */
+    struct contents contents;      /* used by the thread that changes the state */
     bool prepared, saves_contents; /* likewise: a sleep has begun; it saves contents */
-    struct taken *taken;        /* likewise: memory that the sleep has unmapped */
-    atomic_uint tag;            /* tarn_tag by which a sleep selects pools */
+    struct taken *taken;           /* likewise: memory that the sleep has unmapped */
+    atomic_uint tag;               /* tarn_tag by which a sleep selects pools */
     struct pinned_pool *pinned; /* pinned memory of its captures; NULL until needed; scopes_lock */
 };
 

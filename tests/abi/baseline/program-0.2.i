@@ -169,8 +169,6 @@ __attribute__((visibility("default"))) tarn_status tarn_host_work(int device, vo
                                     uint64_t duration);
 __attribute__((visibility("default"))) tarn_status tarn_host_fill(int device, void *native, void *address, int value,
                                     size_t size);
-__attribute__((visibility("default"))) tarn_status tarn_host_copy(int device, void *native, void *to, const void *from,
-                                    size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_destroy(void *graph);

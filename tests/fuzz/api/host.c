@@ -118,17 +118,6 @@ static void fuzz_tarn_host_fill(void)
         (void)tarn_host_fill(device, native, block->pointer, take(), block->size);
 }
 
-static void fuzz_tarn_host_copy(void)
-{
-    static char bytes[256];
-    int device = 0;
-    void *native = NULL;
-    const struct block *block = any_place(&device, &native);
-    if (block)
-        (void)tarn_host_copy(device, native, block->pointer, bytes,
-                             block->size < sizeof bytes ? block->size : sizeof bytes);
-}
-
 static void called(void *argument)
 {
     DEMAND(argument == &world);
@@ -175,7 +164,6 @@ const struct api_call api_host[] = {
     CALL(tarn_host_advance),
     CALL(tarn_host_work),
     CALL(tarn_host_fill),
-    CALL(tarn_host_copy),
     CALL(tarn_host_call),
     CALL(tarn_host_graph_launch),
     CALL(tarn_host_graph_destroy),
