@@ -5,126 +5,19 @@
  * fill a pool and are killed. A sealed block is there in the next generation, every byte of it, and
  * at its address; everything else is free memory. */
 #include "base/pages.h"
-#include "share_test.h"
+#include "keep_test.h"
+#include "memory/keep/wire.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include <cmocka.h>
 
-#define SEGMENT (8 * MIB)
-
-#ifdef __SANITIZE_THREAD__
-static const bool thread_sanitizer = true;
-#else
-static const bool thread_sanitizer = false;
-#endif
-
-static char path[100];
-static pid_t owner;
-
-static void start_owner(void)
-{
-    int ends[2];
-    char line[200] = "";
-    const char *program = getenv("TARN_PROGRAM");
-    CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    fflush(NULL);
-    owner = fork();
-    CHECK(owner >= 0);
-    if (owner == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        execl(program, "tarn", "keep", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    CHECK(read(ends[0], line, sizeof line - 1) > 0 && strstr(line, "listening"));
-    close(ends[0]);
-}
-
-static void end_owner(int signal)
-{
-    int status = 0;
-    CHECK(kill(owner, signal) == 0 && waitpid(owner, &status, 0) == owner);
-}
-
-static tarn_keep_options small_segments(void)
-{
-    return (tarn_keep_options){.size = sizeof(tarn_keep_options), .segment = SEGMENT};
-}
-
-static tarn_pool *keep(const char *name, tarn_kept *kept)
-{
-    tarn_keep_options options = small_segments();
-    tarn_pool *pool = NULL;
-    *kept = (tarn_kept){.size = sizeof *kept};
-    OK(tarn_pool_keep(name, &options, &pool, kept));
-    return pool;
-}
-
-static size_t reserved(void)
-{
-    return (size_t)stats_of(0).reserved_bytes[0].current;
-}
-
-static tarn_sealed_block found(tarn_pool *pool, const char *name)
-{
-    tarn_sealed_block block = {.size = sizeof block};
-    OK(tarn_pool_block_find(pool, name, &block));
-    return block;
-}
-
-/* How many pools the owner has. */
-static int pools_kept(void)
-{
-    char command[300];
-    int lines = 0;
-    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" keep --socket %s --list", path);
-    FILE *out = popen(command, "r");
-    CHECK(out != NULL);
-    for (int letter; (letter = getc(out)) != EOF;)
-        lines += letter == '\n';
-    CHECK(pclose(out) == 0);
-    return lines; /* "no pools" is a line too */
-}
-
-static void send_all(int socket, const void *bytes, size_t size)
-{
-    CHECK(send(socket, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
-}
-
-static void receive_all(int socket, void *bytes, size_t size)
-{
-    CHECK(recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size);
-}
-
 /* ---- Roles of other processes ---- */
 
-struct told {
-    char *first, *second;
-};
-
-static void fill_and_wait(int socket)
-{
-    tarn_kept kept;
-    tarn_pool *pool = keep("weights", &kept);
-    unsigned char data[TARN_KEEP_DATA_BYTES] = {7};
-    CHECK(!kept.adopted && !kept.blocks);
-    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), NULL};
-    (void)alloc_in(pool, 0, 5 * MIB); /* never sealed */
-    told.second = alloc_in(pool, 0, 20 * MIB);
-    fill(told.first, 3 * MIB, 3);
-    fill(told.second, 20 * MIB, 9);
-    OK(tarn_pool_block_seal(told.first, "first", data, NULL));
-    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
-    send_all(socket, &told, sizeof told);
-    hear(socket, 'e'); /* it is killed meanwhile, or its parent has gone */
-}
+#define DEVICE_BYTES (2304 * MIB) /* more than as many segments of a granule as are kept */
 
 static pid_t started; /* a child of fill_and_fork() */
 
@@ -141,19 +34,6 @@ static void fill_and_fork(int socket)
     }
     send_all(socket, &started, sizeof started);
     hear(socket, 'e');
-}
-
-static struct side filled(struct told *told)
-{
-    struct side side = start_side("fill and wait", SOCK_STREAM);
-    receive_all(side.socket, told, sizeof *told);
-    return side;
-}
-
-static void kill_side(struct side side)
-{
-    CHECK(kill(side.process, SIGKILL) == 0);
-    end_side(side, 128 + SIGKILL);
 }
 
 /* ---- Tests ---- */
@@ -183,10 +63,10 @@ static void sealed_blocks_are_there_after_a_kill(void **state)
     GIVES(tarn_pool_block_find(pool, "first", &none), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_free(second.pointer));
     OK(tarn_free(again));
-    CHECK(pools_kept() == 1);
+    CHECK(lines_of_list("") == 1);
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
-    CHECK(pools_kept() == 1); /* "no pools" */
+    CHECK(lines_of_list("") == 1); /* "no pools" */
     pool = keep("weights", &kept);
     CHECK(!kept.adopted && !kept.mapped);
     OK(tarn_pool_release(pool));
@@ -355,6 +235,208 @@ static void without_its_owner_a_pool_works_and_does_not_grow(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* As many segments as an owner keeps, and one more. Small ones are adopted by few calls of the
+ * driver. */
+static void as_many_segments_as_are_kept_and_one_more(void **state)
+{
+    (void)state;
+    static char *blocks[KEEP_SEGMENTS_MOST];
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = {.size = sizeof options, .segment = 2 * MIB, .device = 1};
+    tarn_pool *pool = NULL;
+    void *none = NULL;
+    OK(tarn_pool_keep("many", &options, &pool, &kept));
+    for (unsigned i = 0; i < KEEP_SEGMENTS_MOST; i++)
+        blocks[i] = alloc_in(pool, 0, 2 * MIB);
+    GIVES(tarn_pool_alloc(pool, 0, 2 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_free(blocks[500]));
+    OK(tarn_pool_trim(pool, 0));
+    blocks[500] = alloc_in(pool, 0, 2 * MIB);
+    for (unsigned i = 0; i < KEEP_SEGMENTS_MOST; i++)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(1);
+}
+
+static void segments_of(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    char name[16];
+    void *blocks[70];
+    for (unsigned i = 0; i < 70; i++)
+        blocks[i] = alloc_in(pool, 0, 2 * MIB);
+    for (unsigned i = 0; i < 70; i++) {
+        snprintf(name, sizeof name, "block.%u", i);
+        OK(tarn_pool_block_seal(blocks[i], name, NULL, NULL));
+    }
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+/* The driver is asked for what it must do and no more: an import and a map for each segment, and
+ * access once, as the segments lie side by side. */
+static void an_adoption_makes_few_calls_of_the_driver(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"reserve", "unreserve", "create",     "export",
+                                        "import",  "map",       "set_access", "unmap"};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    uint64_t before[KINDS], all;
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    char name[16];
+    struct side side = start_side("segments", SOCK_STREAM);
+    hear(side.socket, 'w');
+    kill_side(side);
+    options.wait_ms = 10000;
+    OK(tarn_free(alloc_on(0, MIB)));
+    for (unsigned i = 0; i < KINDS; i++)
+        before[i] = calls_of(0, kinds[i]);
+    all = all_calls(0);
+    OK(tarn_pool_keep("weights", &options, &pool, &kept));
+    all = all_calls(0) - all;
+    uint64_t segments = kept.mapped / SEGMENT;
+    CHECK(kept.blocks == 70 && segments >= 17 && kept.mapped == segments * SEGMENT);
+    uint64_t wanted[KINDS] = {1, 0, 0, 0, segments, segments, 1, 0};
+    if (kept.moved) /* the wished addresses were taken */
+        wanted[0] = calls_of(0, "reserve") - before[0], wanted[1] = wanted[0] - 1;
+    for (unsigned i = 0; i < KINDS; i++)
+        CHECK(calls_of(0, kinds[i]) - before[i] == wanted[i]);
+    if (!kept.moved)
+        CHECK(all <= 2 * segments + 3); /* and, at the first use of a stream, its state */
+    for (unsigned i = 0; i < 70; i++) {
+        snprintf(name, sizeof name, "block.%u", i);
+        OK(tarn_free(found(pool, name).pointer));
+    }
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void two_on_two_devices(int socket)
+{
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    void *blocks[4];
+    for (int i = 0; i < 4; i++) {
+        tarn_pool *pool = NULL;
+        char name[16];
+        options.device = i % 2;
+        snprintf(name, sizeof name, "pool.%d", i);
+        OK(tarn_pool_keep(name, &options, &pool, &kept));
+        blocks[i] = alloc_in(pool, 0, 12 * MIB);
+        fill(blocks[i], 12 * MIB, 100 + i);
+        OK(tarn_pool_block_seal(blocks[i], "same name", NULL, NULL));
+    }
+    send_all(socket, blocks, sizeof blocks);
+    hear(socket, 'e');
+}
+
+/* Two kept pools of each of two devices; a pool is of its device. */
+static void pools_of_two_devices_are_kept_beside_each_other(void **state)
+{
+    (void)state;
+    void *told[4];
+    tarn_pool *pools[4] = {NULL}, *none = NULL;
+    tarn_keep_options options = small_segments();
+    struct side side = start_side("two on two devices", SOCK_STREAM);
+    receive_all(side.socket, told, sizeof told);
+    kill_side(side);
+    CHECK(lines_of_list("") == 4);
+    options.wait_ms = 10000;
+    for (int i = 3; i >= 0; i--) {
+        char name[16];
+        tarn_kept kept = {.size = sizeof kept};
+        snprintf(name, sizeof name, "pool.%d", i);
+        options.device = (i + 1) % 2;
+        GIVES(tarn_pool_keep(name, &options, &none, NULL), TARN_ERROR_SYSTEM);
+        CHECK(strstr(tarn_last_error(), "it is memory of"));
+        options.device = i % 2;
+        OK(tarn_pool_keep(name, &options, &pools[i], &kept));
+        CHECK(kept.blocks == 1 && kept.adopted);
+        tarn_sealed_block block = found(pools[i], "same name");
+        CHECK(kept.moved == (block.pointer != told[i]));
+        CHECK(thread_sanitizer || !kept.moved);
+        CHECK(holds(block.pointer, 12 * MIB, 100 + i));
+    }
+    for (int i = 0; i < 4; i++) {
+        OK(tarn_free(found(pools[i], "same name").pointer));
+        OK(tarn_pool_release(pools[i]));
+    }
+    nothing_is_left(0);
+    nothing_is_left(1);
+}
+
+/* ---- An owner that comes back ---- */
+
+/* An owner is killed and started again beside a process that goes on. It gets the pool again with
+ * the process's next request: what was sealed before and since is there for the next process. */
+static void survive_owner(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), alloc_in(pool, 0, 20 * MIB)};
+    void *block = alloc_in(pool, 0, 5 * MIB);
+    fill(told.first, 3 * MIB, 3);
+    fill(told.second, 20 * MIB, 9);
+    OK(tarn_pool_block_seal(told.first, "first", NULL, NULL));
+    send_all(socket, &told, sizeof told);
+    hear(socket, 'g'); /* the owner is another one now, or is about to be */
+    OK(tarn_free(block));
+    OK(tarn_pool_trim(pool, 0)); /* REMOVE */
+    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
+    block = alloc_in(pool, 0, 50 * MIB); /* ADD */
+    fill(block, 50 * MIB, 11);
+    OK(tarn_pool_block_seal(block, "third", NULL, NULL));
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+static void check_survivor(const struct told *told)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 3 && both_are_whole(pool));
+    tarn_sealed_block third = found(pool, "third");
+    CHECK(holds(third.pointer, 50 * MIB, 11));
+    CHECK(kept.moved || found(pool, "first").pointer == told->first);
+    OK(tarn_free(third.pointer));
+    end_pool(pool);
+    CHECK(lines_of_list("") == 1); /* "no pools" */
+}
+
+static void a_living_process_registers_with_a_new_owner(void **state)
+{
+    (void)state;
+    struct told told;
+    struct side side = start_side("survive owner", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    end_owner(SIGKILL);
+    start_owner();
+    CHECK(lines_of_list("") == 1);
+    say(side.socket, 'g');
+    hear(side.socket, 'w');
+    kill_side(side);
+    check_survivor(&told);
+}
+
+/* The process asks while there is no owner: it waits for one. */
+static void a_process_waits_for_an_owner_that_was_killed(void **state)
+{
+    (void)state;
+    struct told told;
+    struct side side = start_side("survive owner", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    end_owner(SIGKILL);
+    say(side.socket, 'g');
+    usleep(200000);
+    start_owner();
+    hear(side.socket, 'w');
+    kill_side(side);
+    check_survivor(&told);
+}
+
 /* One adoption in which a driver's call of a kind, or a host allocation, fails: the nth. */
 static tarn_status adopt_failing(const char *kind, uint64_t nth, tarn_pool **pool)
 {
@@ -386,7 +468,7 @@ static void a_failed_adoption_loses_nothing(void **state)
         uint64_t nth = 1;
         kill_side(filled(&told));
         for (; adopt_failing(kinds[i], nth, &pool); nth++) {
-            CHECK(!pool && nth < 1000 && pools_kept() == 1);
+            CHECK(!pool && nth < 1000 && lines_of_list("") == 1);
             nothing_is_left(0);
         }
         CHECK(nth > 1);
@@ -544,9 +626,8 @@ static void generations_are_killed_at_any_moment(void **state)
 static int start(void **state)
 {
     (void)state;
-    host_start_with(1, 256 * MIB);
-    snprintf(path, sizeof path, "/tmp/tarn-keep-test-%d", (int)getpid());
-    CHECK(setenv("TARN_KEEP", path, 1) == 0);
+    host_start_with(2, DEVICE_BYTES);
+    keep_name_socket("keep");
     start_owner();
     return 0;
 }
@@ -555,14 +636,20 @@ static int end(void **state)
 {
     (void)state;
     end_owner(SIGTERM);
-    CHECK(access(path, F_OK) != 0);
+    CHECK(access(keep_path, F_OK) != 0);
     return 0;
 }
 
 static int as_other_side(const char *role, int socket)
 {
-    host_start_with(1, 256 * MIB);
-    if (strcmp(role, "fill and wait") == 0)
+    host_start_with(2, DEVICE_BYTES);
+    if (strcmp(role, "segments") == 0)
+        segments_of(socket);
+    else if (strcmp(role, "two on two devices") == 0)
+        two_on_two_devices(socket);
+    else if (strcmp(role, "survive owner") == 0)
+        survive_owner(socket);
+    else if (strcmp(role, "fill and wait") == 0)
         fill_and_wait(socket);
     else if (strcmp(role, "fill and fork") == 0)
         fill_and_fork(socket);
@@ -575,11 +662,8 @@ int main(int argc, char **argv)
 {
     if (argc == 3)
         return as_other_side(argv[1], atoi(argv[2]));
-    const char *program = getenv("TARN_PROGRAM");
-    if (!program || access(program, X_OK) != 0) {
-        puts("skipped: there is no program tarn, which is the owner (TARN_PROGRAM)");
+    if (!keep_has_program())
         return 0;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sealed_blocks_are_there_after_a_kill),
         cmocka_unit_test(a_pool_is_given_only_when_its_process_has_ended),
@@ -589,6 +673,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_limit_and_a_trim_hold_for_it),
         cmocka_unit_test(without_its_owner_a_pool_works_and_does_not_grow),
         cmocka_unit_test(generations_are_killed_at_any_moment),
+        cmocka_unit_test(as_many_segments_as_are_kept_and_one_more),
+        cmocka_unit_test(an_adoption_makes_few_calls_of_the_driver),
+        cmocka_unit_test(pools_of_two_devices_are_kept_beside_each_other),
+        cmocka_unit_test(a_living_process_registers_with_a_new_owner),
+        cmocka_unit_test(a_process_waits_for_an_owner_that_was_killed),
         cmocka_unit_test(a_failed_adoption_loses_nothing),
         cmocka_unit_test(where_its_addresses_are_taken_it_is_somewhere_else),
     };

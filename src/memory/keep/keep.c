@@ -13,26 +13,23 @@
 #include "memory/growth/segment.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
-#include "record/ticks.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define SEGMENT_BYTES ((size_t)256 << 20)
 #define SMALL_PART 16   /* a segment of small blocks is this part of a large one */
 #define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
+#define ADDRESSES (UINT64_C(1) << 47) /* of a process */
 
 /* A sealed block of this process. */
 struct seal {
     struct tree_node by_offset, by_name;
-    uint64_t offset;
+    uint64_t offset, bytes;
+    size_t place; /* in the layout */
     char name[TARN_KEEP_NAME_BYTES];
-    struct layout_block *place;
+    unsigned char data[TARN_KEEP_DATA_BYTES];
 };
 
 #define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
@@ -55,65 +52,6 @@ static int by_name(const struct tree_node *a, const struct tree_node *b)
 static bool is_from(const struct tree_node *node, uint64_t offset)
 {
     return SEAL_OF(node)->offset >= offset;
-}
-
-/* The owner ------------------------------------------------------------------------------------ */
-
-static tarn_status owner_is_gone(struct keep *keep)
-{
-    int code = errno;
-    if (keep->socket >= 0)
-        close(keep->socket);
-    keep->socket = -1;
-    return failed(TARN_ERROR_SYSTEM,
-                  "the owner at %s, which keeps pool %s, is gone (%s): the pool's memory ends with "
-                  "this process, and no segment can be added",
-                  keep->path, keep->name, code ? strerror(code) : "it closed the connection");
-}
-
-/* Receives an answer; files that nobody asked for are closed. */
-static tarn_status receive(struct keep *keep, struct keep_message *answer, int *files,
-                           unsigned *came)
-{
-    int own[KEEP_BATCH] = {0};
-    unsigned count = 0;
-    errno = 0;
-    if (wire_receive(keep->socket, answer, files ? files : own, &count) <= 0)
-        return owner_is_gone(keep);
-    if (came)
-        *came = count;
-    while (!files && count > 0)
-        close(own[--count]);
-    return TARN_OK;
-}
-
-static tarn_status verdict(const struct keep *keep, const struct keep_message *answer)
-{
-    if (answer->verb == KEEP_OK || answer->verb == KEEP_GIVES || answer->verb == KEEP_SEGMENTS ||
-        answer->verb == KEEP_UNKNOWN)
-        return TARN_OK;
-    return failed(answer->verb == KEEP_TAKEN ? TARN_ERROR_BUSY : TARN_ERROR_SYSTEM,
-                  "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
-}
-
-static tarn_status ask_locked(struct keep *keep, const struct keep_message *request, int file,
-                              struct keep_message *answer, int *files, unsigned *came)
-{
-    errno = 0;
-    if (keep->socket < 0 || !wire_send(keep->socket, request, &file, file >= 0))
-        return owner_is_gone(keep);
-    tarn_status status = receive(keep, answer, files, came);
-    return status ? status : verdict(keep, answer);
-}
-
-tarn_status keep_ask(struct keep *keep, const struct keep_message *request, int file,
-                     struct keep_message *answer, int *files, unsigned *came)
-{
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    mutex_lock(&keep->talking);
-    tarn_status status = ask_locked(keep, request, file, answer, files, came);
-    mutex_unlock(&keep->talking);
-    return status;
 }
 
 /* Options -------------------------------------------------------------------------------------- */
@@ -161,106 +99,6 @@ static tarn_status check_device(const struct device *device, const tarn_keep_opt
     return TARN_OK;
 }
 
-/* Getting a pool from the owner ---------------------------------------------------------------- */
-
-static uint64_t inode_of(int file)
-{
-    struct stat about;
-    return fstat(file, &about) == 0 ? (uint64_t)about.st_ino : 0;
-}
-
-static struct keep_message request_of(const struct keep *keep, enum keep_verb verb)
-{
-    struct keep_message request = keep_message(verb);
-    struct driver_identity identity = {.uuid = ""};
-    if (driver->identity)
-        driver->identity(keep->device->number, &identity);
-    memcpy(request.name, keep->name, sizeof request.name);
-    strncpy(request.driver, driver->name, sizeof request.driver - 1);
-    strncpy(request.device, identity.uuid, sizeof request.device - 1);
-    request.bytes = keep->window;
-    request.socket = inode_of(keep->socket);
-    return request;
-}
-
-static void pause_ms(unsigned ms)
-{
-    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
-    while (nanosleep(&time, &time) && errno == EINTR)
-        ;
-}
-
-/* Asks for the pool until the process that has it has ended, or the time is over. */
-static tarn_status adopt(struct keep *keep, unsigned wait_ms, struct keep_message *answer,
-                         int *files, unsigned *came)
-{
-    struct keep_message request = request_of(keep, KEEP_ADOPT);
-    uint64_t deadline = ticks_of_system() + (uint64_t)wait_ms * 1000000u;
-    for (unsigned pause = 1;; pause = pause < 20 ? pause * 2 : pause) {
-        struct error_before before;
-        error_attempt_begin(&before);
-        tarn_status status = keep_ask(keep, &request, -1, answer, files, came);
-        error_attempt_end(&before, status);
-        if (status != TARN_ERROR_BUSY || ticks_of_system() >= deadline)
-            return status;
-        pause_ms(pause);
-    }
-}
-
-/* Adopts the pool, or creates it. `found` is what the owner gives. */
-static tarn_status get_pool(struct keep *keep, unsigned wait_ms, struct keep_message *found)
-{
-    int files[KEEP_BATCH];
-    unsigned came = 0;
-    tarn_status status = adopt(keep, wait_ms, found, files, &came);
-    if (!status && found->verb == KEEP_UNKNOWN) {
-        struct keep_message request = request_of(keep, KEEP_CREATE);
-        status = keep_ask(keep, &request, -1, found, files, &came);
-    }
-    if (status)
-        return status;
-    if (found->verb == KEEP_GIVES && came == 1) {
-        keep->layout = layout_map(files[0]);
-        close(files[0]);
-    } else {
-        while (came > 0)
-            close(files[--came]);
-        errno = EPROTO;
-    }
-    return keep->layout ? TARN_OK
-                        : failed(TARN_ERROR_SYSTEM, "what the owner at %s gave is no pool: %s",
-                                 keep->path, strerror(errno));
-}
-
-static tarn_status adopt_batch(struct keep *keep, size_t *left)
-{
-    struct keep_message batch;
-    int files[KEEP_BATCH];
-    unsigned came = 0;
-    tarn_status status = receive(keep, &batch, files, &came);
-    if (status)
-        return status;
-    if (batch.verb != KEEP_SEGMENTS || batch.count != came || !came || came > *left)
-        status = failed(TARN_ERROR_SYSTEM, "what the owner at %s gave are no segments of pool %s",
-                        keep->path, keep->name);
-    for (unsigned i = 0; i < came; i++) {
-        if (!status)
-            status = window_adopt(keep, batch.segments[i].offset, batch.segments[i].size, files[i]);
-        close(files[i]);
-    }
-    *left -= status ? 0 : came;
-    return status;
-}
-
-/* Maps the segments of an adopted pool. */
-static tarn_status adopt_segments(struct keep *keep, size_t count)
-{
-    tarn_status status = TARN_OK;
-    while (!status && count > 0)
-        status = adopt_batch(keep, &count);
-    return status;
-}
-
 /* Sealed blocks -------------------------------------------------------------------------------- */
 
 /* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
@@ -275,23 +113,19 @@ static int compare(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static tarn_status sealed_read(struct keep *keep, struct sealed *sealed)
+static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
 {
     size_t room = layout_used(keep->layout);
-    *sealed = (struct sealed){0};
     if (!room)
         return TARN_OK;
     sealed->list = pages_map(room * sizeof *sealed->list);
     if (!sealed->list)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu sealed blocks", room);
     for (size_t i = 0; i < room; i++) {
-        struct layout_block *place = &keep->layout->blocks[i];
+        const struct layout_block *place = &keep->layout->blocks[i];
         struct layout_block *copy = &sealed->list[sealed->count];
-        if (!layout_is_sealed(place)) {
-            place->offset = keep->free_place;
-            keep->free_place = i + 1;
+        if (!layout_is_sealed(place))
             continue;
-        }
         *copy = *place;
         copy->name[TARN_KEEP_NAME_BYTES - 1] = 0;
         atomic_init(&copy->state, (uint32_t)i);
@@ -326,7 +160,7 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
             at++;
         const struct keep_piece *piece = at < keep->piece_count ? &keep->pieces[at] : NULL;
         if (!piece || block->offset < piece->offset || block->offset < end ||
-            block->offset % TARN_BLOCK_UNIT || block->bytes > keep->window ||
+            block->offset % TARN_BLOCK_UNIT || block->bytes > keep->window || !block->name[0] ||
             usable(block->bytes) > piece->offset + piece->size - block->offset)
             return failed(TARN_ERROR_SYSTEM,
                           "block \"%s\" of pool %s lies in no segment of the pool: its layout is "
@@ -341,15 +175,12 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
 
 void keep_destroy(struct keep *keep)
 {
-    struct keep_message request = keep_message(keep->returns ? KEEP_RETURN : KEEP_END), answer;
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     error_attempt_begin(&before);
     window_abandon(keep);
-    if (keep->socket >= 0)
-        (void)keep_ask(keep, &request, -1, &answer, NULL, NULL);
+    owner_leave(keep, keep->returns ? KEEP_RETURN : KEEP_END);
     error_attempt_end(&before, TARN_OK);
-    if (keep->socket >= 0)
-        close(keep->socket);
     if (keep->base)
         window_unreserve(keep);
     for (struct tree_node *node; (node = tree_first(&keep->seals));) {
@@ -394,14 +225,11 @@ static tarn_status keep_make(struct device *device, const char *name,
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     memcpy(keep->path, options->socket, strlen(options->socket));
     memcpy(keep->name, name, strlen(name));
-    keep->socket = wire_connect(keep->path);
+    keep->socket = keep->held = keep->file = -1;
     *result = keep;
-    if (keep->socket >= 0)
-        return TARN_OK;
-    tarn_status status =
-        failed(TARN_ERROR_SYSTEM, "no owner answers at %s (%s): start one by tarn keep --socket %s",
-               keep->path, strerror(errno), keep->path);
-    give_up(keep, NULL, 0);
+    tarn_status status = owner_connect(keep);
+    if (status)
+        give_up(keep, NULL, 0);
     return status;
 }
 
@@ -415,11 +243,14 @@ static struct seal *seal_named_locked(const struct keep *keep, const char *name)
 }
 
 static void seal_enter_locked(struct keep *keep, struct seal *seal,
-                              const struct layout_block *block, struct layout_block *place)
+                              const struct layout_block *block, size_t place)
 {
     seal->offset = block->offset;
+    seal->bytes = block->bytes;
     seal->place = place;
     memcpy(seal->name, block->name, sizeof seal->name);
+    memcpy(seal->data, block->data, sizeof seal->data);
+    keep->taken[place / 64] |= UINT64_C(1) << place % 64;
     tree_insert(&keep->seals, &seal->by_offset);
     tree_insert(&keep->names, &seal->by_name);
     keep->seal_count++;
@@ -437,9 +268,8 @@ static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
         struct seal *seal = object_alloc(&seals);
         if (!seal)
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
-        seal_enter_locked(
-            keep, seal, block,
-            &keep->layout->blocks[atomic_load_explicit(&block->state, memory_order_relaxed)]);
+        seal_enter_locked(keep, seal, block,
+                          atomic_load_explicit(&block->state, memory_order_relaxed));
     }
     return TARN_OK;
 }
@@ -461,7 +291,7 @@ static tarn_status enter_all(struct keep *keep, struct heap *heap, const struct 
         tarn_pool_block block = {.address = (void *)(keep->base + sealed_block->offset),
                                  .usable_size = usable(sealed_block->bytes),
                                  .requested = sealed_block->bytes};
-        status = block_take_at(heap, &block, (tarn_tag)sealed_block->tag, &last);
+        status = block_take_at(heap, &block, 0, &last);
     }
     return status;
 }
@@ -491,18 +321,34 @@ static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options
     return TARN_OK;
 }
 
+/* Reads from the layout where the pool was, if a process had it. */
+static tarn_status place_read(struct keep *keep)
+{
+    uint64_t granule = keep->device->properties.granule;
+    keep->wish = atomic_load_explicit(&keep->layout->base, memory_order_acquire);
+    if (!keep->wish)
+        return TARN_OK;
+    keep->window = keep->layout->size;
+    if (keep->window && keep->window < ADDRESSES && keep->window % granule == 0 &&
+        keep->wish % granule == 0 && keep->wish <= ADDRESSES - keep->window)
+        return TARN_OK;
+    return failed(TARN_ERROR_SYSTEM,
+                  "pool %s was at %#" PRIx64 " with %zu bytes, it says: its layout is broken; tarn "
+                  "keep --drop %s gives the memory up",
+                  keep->name, keep->wish, keep->window, keep->name);
+}
+
 /* Maps what the owner gives, and reads which blocks of it are sealed. */
 static tarn_status map_all(struct keep *keep, unsigned wait_ms, struct sealed *sealed)
 {
     struct keep_message found;
-    tarn_status status = get_pool(keep, wait_ms, &found);
+    tarn_status status = owner_get(keep, wait_ms, &found);
     if (status)
         return status;
-    if (keep->layout->base)
-        keep->window = keep->layout->size;
-    status = window_reserve(keep, keep->layout->base, found.slot);
+    status = place_read(keep);
     if (!status)
-        status = adopt_segments(keep, found.count);
+        status = window_reserve(keep, keep->wish, found.slot);
+    status = owner_segments(keep, found.count, status);
     if (!status)
         status = sealed_read(keep, sealed);
     if (!status)
@@ -519,16 +365,17 @@ static tarn_status build(struct keep *keep, const tarn_keep_options *options, st
     if (status)
         return status;
     keep->begun = true;
-    window_enter(keep);
     pool_begin(keep->pool);
-    status = heap_of(&keep->pool->store, stream, &heap);
+    status = window_enter(keep);
+    if (!status)
+        status = heap_of(&keep->pool->store, stream, &heap);
     return status ? status : enter_all(keep, heap, sealed, taken);
 }
 
 static void describe(const struct keep *keep, const struct sealed *sealed, tarn_kept *kept)
 {
-    kept->adopted = keep->layout->base != 0;
-    kept->moved = kept->adopted && keep->layout->base != keep->base;
+    kept->adopted = keep->wish != 0;
+    kept->moved = kept->adopted && keep->wish != keep->base;
     kept->blocks = sealed->count;
     for (size_t i = 0; i < sealed->count; i++)
         kept->bytes += sealed->list[i].bytes;
@@ -540,6 +387,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
                              const tarn_keep_options *options, struct arena *arena,
                              struct stream *stream, tarn_pool **pool, tarn_kept *kept)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct sealed sealed = {0};
     size_t taken = 0;
     struct keep *keep = NULL;
@@ -554,7 +402,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
     } else {
         describe(keep, &sealed, kept);
         keep->layout->size = keep->window;
-        keep->layout->base = keep->base;
+        atomic_store_explicit(&keep->layout->base, keep->base, memory_order_release);
         *pool = (tarn_pool *)keep->pool;
     }
     sealed_end(&sealed);
@@ -611,9 +459,8 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     struct seal *seal = seal_at_locked(keep, offset);
     if (!seal)
         return NULL;
-    layout_unseal(seal->place);
-    seal->place->offset = keep->free_place;
-    keep->free_place = (uint64_t)(seal->place - keep->layout->blocks) + 1;
+    layout_unseal(keep->layout, seal->place);
+    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
     tree_remove(&keep->seals, &seal->by_offset);
     tree_remove(&keep->names, &seal->by_name);
     keep->seal_count--;
@@ -637,15 +484,13 @@ void keep_forget_locked(const struct store *store, uintptr_t address)
         (void)unseal(keep, address);
 }
 
-/* A free place of the layout, which has one. */
-static struct layout_block *place_take_locked(struct keep *keep)
+/* The first free place of the layout, which has one. */
+static size_t free_place_locked(const struct keep *keep)
 {
-    uint64_t number = keep->free_place;
-    if (!number)
-        return &keep->layout->blocks[layout_used(keep->layout)];
-    struct layout_block *place = &keep->layout->blocks[number - 1];
-    keep->free_place = place->offset <= LAYOUT_BLOCKS ? place->offset : 0;
-    return place;
+    size_t word = 0;
+    while (keep->taken[word] == UINT64_MAX)
+        word++;
+    return word * 64 + (size_t)__builtin_ctzll(~keep->taken[word]);
 }
 
 static tarn_status seal_locked(struct keep *keep, const struct layout_block *block,
@@ -663,7 +508,7 @@ static tarn_status seal_locked(struct keep *keep, const struct layout_block *blo
     if (keep->seal_count >= LAYOUT_BLOCKS)
         return failed(TARN_ERROR_NO_ROOM, "pool %s has %u sealed blocks, the most that it can have",
                       keep->name, LAYOUT_BLOCKS);
-    struct layout_block *place = place_take_locked(keep);
+    size_t place = free_place_locked(keep);
     layout_seal(keep->layout, place, block);
     seal_enter_locked(keep, seal, block, place);
     return TARN_OK;
@@ -691,7 +536,6 @@ static tarn_status seal_block(struct store *store, const tarn_block_info *info, 
         return refuse_pointer(sealing->pointer);
     sealing->block.offset = (uintptr_t)info->base - keep->base;
     sealing->block.bytes = info->requested;
-    sealing->block.tag = info->tag;
     mutex_lock(&keep->lock);
     tarn_status status = seal_locked(keep, &sealing->block, sealing->seal);
     mutex_unlock(&keep->lock);
@@ -759,8 +603,8 @@ tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_
     tarn_sealed_block found = {.size = sizeof found};
     if (seal) {
         found.pointer = (void *)(keep->base + seal->offset);
-        found.bytes = seal->place->bytes;
-        memcpy(found.data, seal->place->data, sizeof found.data);
+        found.bytes = seal->bytes;
+        memcpy(found.data, seal->data, sizeof found.data);
     }
     mutex_unlock(&keep->lock);
     if (!seal)

@@ -16,7 +16,9 @@
 /* One segment of the pool's addresses. */
 struct keep_piece {
     uint64_t offset, size; /* bytes */
-    driver_piece handle;   /* 0: a thread is creating or ending the segment */
+    driver_piece handle;   /* valid while `mapped` or `kept` */
+    bool mapped;           /* for the device and its peers */
+    bool kept;             /* the owner has its file, or is to have it */
 };
 
 struct keep {
@@ -24,6 +26,7 @@ struct keep {
     struct device *device;
     struct keep *next; /* keeps_lock (window.c) */
     struct layout *layout;
+    uint64_t wish;  /* where the process before had it; 0: none had it */
     uintptr_t base; /* reserved addresses, constant */
     size_t window;  /* bytes of them */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
@@ -32,14 +35,18 @@ struct keep {
 
     mutex talking; /* held from a request to the owner until its answer */
     int socket;    /* -1: the owner is gone */
+    int held;      /* the end of the owner's pipe: whoever holds it may use the memory */
+    int file;      /* of the layout, for another owner */
+    bool asked;    /* the owner may have given the pool */
+    bool missed;   /* the owner did not come back when it was waited for */
+    bool silent;   /* it did not answer in time */
 
     mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
     unsigned piece_count;     /* by offset */
     struct tree seals, names; /* of the sealed blocks: by offset, and by name */
     size_t seal_count;
-    uint64_t free_place; /* 1 + the number of the first free place of the layout that was used
-                            before; 0: none. Its `offset` has the next one in the same form */
+    uint64_t taken[LAYOUT_BLOCKS / 64]; /* a bit for each place of the layout */
 };
 
 /* The kept pool of a store, or NULL. */
@@ -56,19 +63,34 @@ extern const tarn_pool_allocator keep_allocator;
  * those are taken, reserves others. */
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot);
 void window_unreserve(struct keep *keep);
-/* Maps a segment, whose memory `file` names, at its offset in the pool's addresses. */
+/* Maps a segment that came with its file, at its offset, for no device yet. */
 tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file);
-/* Adds the pool to the list that keeps_grant() goes through. */
-void window_enter(struct keep *keep);
-/* After a failed adoption: unmaps the segments that no heap has. The owner keeps them. */
+/* Lets the device and its peers reach the segments, and from now on each peer that is enabled. */
+tarn_status window_enter(struct keep *keep);
+/* Unmaps the segments that are in no heap; the owner keeps them. */
 void window_abandon(struct keep *keep);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
 
-/* Sends a request to the owner and waits for the answer. `files` receives the answer's files and
- * `came` their number; both are NULL if it has none. TARN_ERROR_SYSTEM if the owner is gone. */
-tarn_status keep_ask(struct keep *keep, const struct keep_message *request, int file,
-                     struct keep_message *answer, int *files, unsigned *came);
+/* Opens the pool's connection to its owner; makes a last request and closes it. */
+tarn_status owner_connect(struct keep *keep);
+void owner_leave(struct keep *keep, enum keep_verb verb);
+/* Gets the pool from the owner, or has it made: `found`. TARN_ERROR_BUSY if a process has it and
+ * does not end within `wait_ms`. */
+tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found);
+/* Then receives its segments, and maps them, unless `status` is a failure, which it returns. */
+tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status);
+/* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with the
+ * one that listens now. TARN_ERROR_SYSTEM if the owner refuses or is gone. */
+tarn_status owner_ask(struct keep *keep, enum keep_verb verb, uint64_t offset, uint64_t size,
+                      int file);
+
+/* The segments that the owner has or is to have, from an offset on: at most KEEP_BATCH. */
+unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segments[KEEP_BATCH]);
+/* Whether the owner has a segment's file, or is to have it. */
+void window_keep(struct keep *keep, uint64_t offset, bool kept);
+/* Makes a file of such a segment. */
+tarn_status window_export(struct keep *keep, uint64_t offset, int *file);
 
 /* Creates a segment for a kept pool, and hands it to the owner. */
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address);

@@ -84,21 +84,19 @@ size_t layout_count(const struct layout *layout)
     return count;
 }
 
-void layout_seal(struct layout *layout, struct layout_block *place,
-                 const struct layout_block *block)
+void layout_seal(struct layout *layout, size_t place, const struct layout_block *block)
 {
-    size_t index = (size_t)(place - layout->blocks);
-    place->tag = block->tag;
-    place->offset = block->offset;
-    place->bytes = block->bytes;
-    memcpy(place->name, block->name, sizeof place->name);
-    memcpy(place->data, block->data, sizeof place->data);
-    atomic_store_explicit(&place->state, LAYOUT_SEALED, memory_order_release);
-    if (index >= layout_used(layout))
-        atomic_store_explicit(&layout->used, index + 1, memory_order_release);
+    struct layout_block *entry = &layout->blocks[place];
+    entry->offset = block->offset;
+    entry->bytes = block->bytes;
+    memcpy(entry->name, block->name, sizeof entry->name);
+    memcpy(entry->data, block->data, sizeof entry->data);
+    atomic_store_explicit(&entry->state, LAYOUT_SEALED, memory_order_release);
+    if (place >= layout_used(layout))
+        atomic_store_explicit(&layout->used, place + 1, memory_order_release);
 }
 
-void layout_unseal(struct layout_block *place)
+void layout_unseal(struct layout *layout, size_t place)
 {
-    atomic_store_explicit(&place->state, LAYOUT_FREE, memory_order_release);
+    atomic_store_explicit(&layout->blocks[place].state, LAYOUT_FREE, memory_order_release);
 }

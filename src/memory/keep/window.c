@@ -7,6 +7,7 @@
  * leaves either a whole segment with the owner, or none. Driver calls are made with no lock held.
  */
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "device/capture.h"
 #include "memory/keep/keep.h"
 
@@ -111,33 +112,43 @@ static void leave(struct keep *keep, uint64_t offset)
     mutex_unlock(&keep->lock);
 }
 
-static tarn_status map_alone(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
+static void has(struct keep *keep, uint64_t offset, driver_piece handle, bool mapped)
 {
-    int device = keep->device->number, devices[TARN_MAX_DEVICES];
-    uintptr_t address = keep->base + offset;
-    int count = peers_of(keep->device, devices);
-    tarn_status status = device_note(keep->device, driver->map(device, address, size, handle));
-    if (status)
-        return status;
-    status = device_note(keep->device, driver->set_access(device, address, size, devices, count));
-    if (status) {
-        (void)device_note(keep->device, driver->unmap(device, address, size));
-        return status;
-    }
     mutex_lock(&keep->lock);
-    find_locked(keep, offset)->handle = handle;
+    struct keep_piece *piece = find_locked(keep, offset);
+    piece->handle = handle;
+    piece->mapped = mapped;
     mutex_unlock(&keep->lock);
-    return TARN_OK;
 }
 
-/* Maps a segment at its entered addresses, which have it then; on failure releases the piece. */
-static tarn_status map(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
+static tarn_status map(const struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
+{
+    return device_note(keep->device,
+                       driver->map(keep->device->number, keep->base + offset, size, handle));
+}
+
+/* Lets the device and its peers reach a run of segments. */
+static tarn_status open_alone(const struct keep *keep, uint64_t offset, uint64_t size)
+{
+    int devices[TARN_MAX_DEVICES], count = peers_of(keep->device, devices);
+    return device_note(keep->device, driver->set_access(keep->device->number, keep->base + offset,
+                                                        size, devices, count));
+}
+
+/* Maps a new segment at its entered addresses, which have it then. */
+static tarn_status map_new(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
 {
     mutex_lock(&keeps_lock);
-    tarn_status status = map_alone(keep, offset, size, handle);
+    tarn_status status = map(keep, offset, size, handle);
+    if (!status) {
+        status = open_alone(keep, offset, size);
+        if (status)
+            (void)device_note(keep->device,
+                              driver->unmap(keep->device->number, keep->base + offset, size));
+        else
+            has(keep, offset, handle, true);
+    }
     mutex_unlock(&keeps_lock);
-    if (status)
-        (void)device_note(keep->device, driver->release(keep->device->number, handle));
     return status;
 }
 
@@ -147,7 +158,7 @@ static struct keep_piece take_out(struct keep *keep, uint64_t offset)
     mutex_lock(&keeps_lock);
     mutex_lock(&keep->lock);
     struct keep_piece *entered = find_locked(keep, offset), piece = *entered;
-    entered->handle = 0;
+    entered->mapped = false;
     mutex_unlock(&keep->lock);
     mutex_unlock(&keeps_lock);
     return piece;
@@ -167,23 +178,12 @@ static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *
     return status;
 }
 
-static tarn_status hand_over(struct keep *keep, uint64_t offset, uint64_t size, int file)
-{
-    struct keep_message request = keep_message(KEEP_ADD), answer;
-    request.count = 1;
-    request.segments[0] = (struct keep_segment){offset, size};
-    return keep_ask(keep, &request, file, &answer, NULL, NULL);
-}
-
 /* The owner closes its file of a segment. If it is gone, so is the file. */
 static void take_back(struct keep *keep, uint64_t offset, uint64_t size)
 {
-    struct keep_message request = keep_message(KEEP_REMOVE), answer;
     struct error_before before;
-    request.count = 1;
-    request.segments[0] = (struct keep_segment){offset, size};
     error_attempt_begin(&before);
-    (void)keep_ask(keep, &request, -1, &answer, NULL, NULL);
+    (void)owner_ask(keep, KEEP_REMOVE, offset, size, -1);
     error_attempt_end(&before, TARN_OK);
 }
 
@@ -195,15 +195,16 @@ static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t siz
     tarn_status status = create(keep, size, &handle, &file);
     if (status)
         return status;
-    status = hand_over(keep, offset, size, file);
+    has(keep, offset, handle, false);
+    status = owner_ask(keep, KEEP_ADD, offset, size, file);
     close(file);
-    if (status) {
-        (void)device_note(keep->device, driver->release(keep->device->number, handle));
-        return status;
+    if (!status) {
+        status = map_new(keep, offset, size, handle);
+        if (status)
+            take_back(keep, offset, size);
     }
-    status = map(keep, offset, size, handle);
     if (status)
-        take_back(keep, offset, size);
+        (void)device_note(keep->device, driver->release(keep->device->number, handle));
     return status;
 }
 
@@ -221,10 +222,21 @@ tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int 
                       keep->path, keep->name);
     tarn_status status =
         device_note(keep->device, driver->import(keep->device->number, file, size, &handle));
-    if (!status)
+    if (status == TARN_ERROR_INVALID_ARGUMENT) /* which the caller's arguments were not */
+        status =
+            failed_within(TARN_ERROR_SYSTEM, "what the owner at %s gave is no segment of pool %s",
+                          keep->path, keep->name);
+    if (!status) {
         status = map(keep, offset, size, handle);
+        if (status)
+            (void)device_note(keep->device, driver->release(keep->device->number, handle));
+    }
     if (status)
         leave(keep, offset);
+    else {
+        has(keep, offset, handle, true);
+        window_keep(keep, offset, true);
+    }
     return status;
 }
 
@@ -238,11 +250,44 @@ static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece
     return status;
 }
 
+unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segments[KEEP_BATCH])
+{
+    unsigned count = 0;
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; i < keep->piece_count && count < KEEP_BATCH; i++)
+        if (keep->pieces[i].kept && keep->pieces[i].offset >= from)
+            segments[count++] = (struct keep_segment){keep->pieces[i].offset, keep->pieces[i].size};
+    mutex_unlock(&keep->lock);
+    return count;
+}
+
+void window_keep(struct keep *keep, uint64_t offset, bool kept)
+{
+    mutex_lock(&keep->lock);
+    find_locked(keep, offset)->kept = kept;
+    mutex_unlock(&keep->lock);
+}
+
+/* The piece stays while the caller holds `talking`: its end begins with a request to the owner. */
+tarn_status window_export(struct keep *keep, uint64_t offset, int *file)
+{
+    driver_piece handle = 0;
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; i < keep->piece_count; i++)
+        if (keep->pieces[i].kept && keep->pieces[i].offset == offset)
+            handle = keep->pieces[i].handle;
+    mutex_unlock(&keep->lock);
+    if (!handle)
+        return failed(TARN_ERROR_SYSTEM, "the owner at %s asks for a segment that pool %s has not",
+                      keep->path, keep->name);
+    return device_note(keep->device, driver->export(keep->device->number, handle, file));
+}
+
 void window_abandon(struct keep *keep)
 {
     while (keep->piece_count > 0) {
         struct keep_piece piece = take_out(keep, keep->pieces[keep->piece_count - 1].offset);
-        if (piece.handle)
+        if (piece.mapped)
             (void)unmap(keep, &piece);
         leave(keep, piece.offset);
     }
@@ -252,6 +297,7 @@ void window_abandon(struct keep *keep)
 
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct keep *keep = keep_of_store(store);
     mutex_lock(&keep->lock);
     const struct keep_piece *piece = enter_locked(keep, UINT64_MAX, size);
@@ -285,6 +331,7 @@ static void *allocate(size_t size, int device, void *stream, void *user)
  * again. */
 static void deallocate(void *pointer, size_t size, int device, void *stream, void *user)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct keep *keep = user;
     uint64_t offset = (uintptr_t)pointer - keep->base;
     (void)device, (void)stream;
@@ -313,20 +360,38 @@ const tarn_pool_allocator keep_allocator = {
 
 /* Peers ---------------------------------------------------------------------------------------- */
 
-void window_enter(struct keep *keep)
+/* One call of the driver for each run of segments without a hole. The list has the pool even after
+ * a failure: gone() takes it out. */
+static tarn_status enter_alone(struct keep *keep)
 {
-    mutex_lock(&keeps_lock);
+    tarn_status status = TARN_OK;
     keep->next = keeps;
     keeps = keep;
-    mutex_unlock(&keeps_lock);
+    for (unsigned i = 0, from = 0; !status && i < keep->piece_count; i++) {
+        const struct keep_piece *first = &keep->pieces[from], *last = &keep->pieces[i];
+        uint64_t end = last->offset + last->size;
+        if (i + 1 < keep->piece_count && keep->pieces[i + 1].offset == end)
+            continue;
+        status = open_alone(keep, first->offset, end - first->offset);
+        from = i + 1;
+    }
+    return status;
 }
 
-/* The first mapped segment from an offset on; without a handle if there is none. */
+tarn_status window_enter(struct keep *keep)
+{
+    mutex_lock(&keeps_lock);
+    tarn_status status = enter_alone(keep);
+    mutex_unlock(&keeps_lock);
+    return status;
+}
+
+/* The first mapped segment from an offset on; one that is not mapped if there is none. */
 static struct keep_piece mapped_from(struct keep *keep, uint64_t offset)
 {
     struct keep_piece found = {0};
     mutex_lock(&keep->lock);
-    for (unsigned i = 0; !found.handle && i < keep->piece_count; i++)
+    for (unsigned i = 0; !found.mapped && i < keep->piece_count; i++)
         if (keep->pieces[i].offset >= offset)
             found = keep->pieces[i];
     mutex_unlock(&keep->lock);
@@ -337,7 +402,7 @@ static tarn_status grant_alone(struct keep *keep, int peer)
 {
     struct keep_piece piece = mapped_from(keep, 0);
     tarn_status status = TARN_OK;
-    for (; !status && piece.handle; piece = mapped_from(keep, piece.offset + piece.size))
+    for (; !status && piece.mapped; piece = mapped_from(keep, piece.offset + piece.size))
         status = device_note(keep->device,
                              driver->set_access(keep->device->number, keep->base + piece.offset,
                                                 piece.size, &peer, 1));

@@ -7,14 +7,17 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define MAGIC \
     UINT64_C(0x7065656b72743174) /* "t1trkeep" as a machine of the same byte order has it */
 
-_Static_assert(sizeof(struct keep_message) == 16 + 64 + 64 + 8 + 8 + 8 + 8 + 8 + 32 * 16 + 256,
+_Static_assert(sizeof(struct keep_message) == 16 + 64 + 64 + 8 + 8 + 8 + 8 + 16 + 32 * 16 + 256,
                "what is sent has no gaps");
+
+unsigned wire_patience_ms = 10000;
 
 union rights {
     struct cmsghdr header;
@@ -53,11 +56,11 @@ bool wire_send(int socket, const struct keep_message *message, const int *files,
     }
 }
 
-/* Takes the files of a message over. False if some were lost: there were too many, or the process
- * has no descriptors left. */
-static bool take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *count)
+/* Takes the files of a message over. 0, or why some were lost: EPROTO if there were too many,
+ * EMFILE if the process has no descriptors left. */
+static int take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *count)
 {
-    bool whole = !(header->msg_flags & MSG_CTRUNC); /* as many as have room came */
+    int why = 0;
     for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
          control = CMSG_NXTHDR(header, control)) {
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
@@ -67,15 +70,19 @@ static bool take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *c
             int file;
             memcpy(&file, CMSG_DATA(control) + i * sizeof file, sizeof file);
             file = file_renumber(file);
-            bool fits = file >= 0 && *count < KEEP_BATCH;
-            if (fits)
+            if (file < 0) {
+                why = EMFILE;
+            } else if (*count < KEEP_BATCH) {
                 files[(*count)++] = file;
-            else if (file >= 0)
+            } else {
                 close(file);
-            whole = whole && fits;
+                why = EPROTO;
+            }
         }
     }
-    return whole;
+    if (header->msg_flags & MSG_CTRUNC) /* as many came as had room, or as the process may have */
+        why = *count < KEEP_BATCH ? EMFILE : EPROTO;
+    return why;
 }
 
 static bool is_message(const struct keep_message *message)
@@ -99,15 +106,18 @@ int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH]
     *count = 0;
     while ((came = recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
-    if (came <= 0)
-        return (int)came;
-    bool good = take_files(&header, files, count) && came == (ssize_t)sizeof *message &&
-                !(header.msg_flags & MSG_TRUNC) && is_message(message);
-    if (good)
+    if (came < 0)
+        return -1;
+    if (came == 0 && !header.msg_controllen) /* an empty message may have files */
+        return 0;
+    int why = take_files(&header, files, count);
+    if (came != (ssize_t)sizeof *message || header.msg_flags & MSG_TRUNC || !is_message(message))
+        why = EPROTO;
+    if (!why)
         return 1;
     while (*count > 0)
         close(files[--*count]);
-    errno = EPROTO;
+    errno = why;
     return -1;
 }
 
@@ -119,8 +129,14 @@ int wire_connect(const char *path)
         return -1;
     }
     memcpy(name.sun_path, path, strlen(path));
+    struct timeval limit = {.tv_sec = wire_patience_ms / 1000,
+                            .tv_usec = (suseconds_t)(wire_patience_ms % 1000) * 1000};
     int file = file_renumber(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (file < 0 || connect(file, (struct sockaddr *)&name, sizeof name) == 0)
+    if (file < 0)
+        return file;
+    if (setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 &&
+        setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+        connect(file, (struct sockaddr *)&name, sizeof name) == 0)
         return file;
     int code = errno;
     close(file);

@@ -4,7 +4,8 @@
 /* What a process that keeps a pool and the owner of the pool's memory say to each other: messages
  * of one size over a unix socket of type SOCK_SEQPACKET, some with files. Both ends run on one
  * machine. Every request is answered. Nothing that arrives is trusted: wire_receive() refuses what
- * is no such message and closes its files. Owns no data. */
+ * is no such message and closes its files. A side that does not answer is given up after a while.
+ * Owns no data. */
 #ifndef TARN_MEMORY_KEEP_WIRE_H
 #define TARN_MEMORY_KEEP_WIRE_H
 
@@ -25,19 +26,24 @@ enum keep_verb {
     /* Requests. ADOPT and CREATE make the connection the pool's: it stays open as long as the
      * process lives, and its later requests are about that pool. */
     KEEP_ADOPT = 1, /* takes a pool over: name, driver, device. GIVES once, then SEGMENTS */
-    KEEP_CREATE,    /* makes a pool: the same, and the size of its addresses. GIVES */
-    KEEP_ADD,       /* a segment: offset, size, and its file. OK */
-    KEEP_REMOVE,    /* a segment: offset. The owner has closed its file when it answers. OK */
-    KEEP_END,       /* the pool is over. OK */
-    KEEP_RETURN,    /* the process has nothing of the pool mapped any more, and never used it; a
+    KEEP_CREATE,    /* makes a pool: the same. GIVES. With a file: the pool of a process whose owner
+                       was another one, and its layout */
+    KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
+    KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
+                       the `count` segments among them of which the owner has no file */
+    KEEP_ADD,    /* a segment: offset, size, and its file. OK */
+    KEEP_REMOVE, /* a segment: offset. The owner has no file of it when it answers. OK */
+    KEEP_END,    /* the pool is over. OK */
+    KEEP_RETURN, /* the process has nothing of the pool mapped any more, and never used it; a
                        pool without segments is over. OK */
-    KEEP_LIST,      /* GIVES for each pool, then OK */
-    KEEP_DROP,      /* a pool that no process has: name. OK */
+    KEEP_LIST,   /* GIVES the first pool whose name comes behind `name`; OK if there is none */
+    KEEP_DROP,   /* a pool that no process has: name. OK */
 
     /* Answers. */
     KEEP_OK,
-    KEEP_GIVES,    /* a pool: name, driver, device, `count` segments; and to its process the file of
-                      its layout */
+    KEEP_GIVES,    /* a pool: name, driver, device, `count` segments; and to its process two files,
+                      the layout, and the end of a pipe that the process holds open as long as it
+                      may use the memory */
     KEEP_SEGMENTS, /* `count` of a pool's segments, with their files */
     KEEP_UNKNOWN,  /* there is no pool of that name */
     KEEP_TAKEN,    /* another process has it, or may have: text */
@@ -49,18 +55,20 @@ struct keep_message {
     uint32_t version, verb;
     char name[TARN_KEEP_NAME_BYTES];
     char driver[12], device[52]; /* whose memory it is: the driver's name, and the device's */
-    uint64_t bytes;              /* CREATE: of the pool's addresses. GIVES: of its segments */
+    uint64_t bytes;              /* GIVES: of its segments */
     uint32_t count;              /* segments; GIVES: of the pool */
     uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve */
     int64_t process;             /* GIVES: that has or had it */
     uint64_t blocks;             /* GIVES to LIST: sealed ones */
-    uint64_t socket; /* ADOPT, CREATE: the inode of the process's end, by which the owner finds
-                         who else holds it */
+    uint64_t from, to;           /* HAS: offsets */
     struct keep_segment {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
     } segments[KEEP_BATCH];
     char text[KEEP_TEXT_BYTES]; /* why not */
 };
+
+/* How long a process waits for each answer of an owner, in ms. */
+extern unsigned wire_patience_ms;
 
 /* A message of this version. */
 struct keep_message keep_message(enum keep_verb verb);
@@ -69,10 +77,12 @@ struct keep_message keep_message(enum keep_verb verb);
 bool wire_send(int socket, const struct keep_message *message, const int *files, unsigned count);
 
 /* Receives one, and its files, which are the caller's. 1; 0: the other side has closed the
- * connection; -1 with errno, EPROTO for what is no such message. */
+ * connection; -1 with errno: EPROTO for what is no such message, EMFILE if files of it were lost
+ * because this process has no descriptors left. */
 int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH], unsigned *count);
 
-/* Opens a connection to an owner. -1 with errno. */
+/* Opens a connection to an owner, for requests that wait no longer than wire_patience_ms. -1 with
+ * errno. */
 int wire_connect(const char *path);
 
 #endif

@@ -34,18 +34,22 @@ struct kept_pool {
     /* The process that has it, or had it last. */
     struct keep_peer *peer; /* its connection, while that is open */
     pid_t process;
-    int ended;       /* a pidfd, which is ready when the process has ended; -1: it never had it, or
-                        has returned it */
-    uint64_t socket; /* the inode of its end of the connection */
+    int ended; /* a pidfd, which is ready when the process has ended; -1: it never had it, or has
+                  returned it */
+    int held;  /* a pipe, whose other end the process holds open, and each child that it forked; -1
+                  with `ended` */
 };
 
-/* Answers a request. False if the connection is to be closed. */
-bool keep_serve(struct keep_peer *peer, const struct keep_message *request, const int *files,
+/* Answers a request, and takes over those of its files that it sets to -1. False if the connection
+ * is to be closed. */
+bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int *files,
                 unsigned count);
+/* Answers a request whose files were lost, because the owner has no descriptors left. */
+bool keep_refuse_files(const struct keep_peer *peer);
 /* A connection has ended; the pool stays. */
 void keep_part(struct keep_peer *peer);
 
-const struct kept_pool *keep_pools(void);
+const struct kept_pool *keep_pools(void); /* by name */
 uint64_t kept_bytes(const struct kept_pool *pool);
 
 /* Listens until a signal. Gives an exit status. */

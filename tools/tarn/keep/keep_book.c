@@ -5,22 +5,27 @@
  * driver: to it, memory is a file descriptor. One thread.
  *
  * A pool is given to a process only when the process that had it has ended, which its pidfd tells,
- * and when nobody holds the connection any more: a child of fork() holds a copy of it, and of the
- * device too. */
+ * and when nobody holds the pipe any more that the process got with the pool: a child of fork()
+ * holds a copy of it, and of the device too. A connection says nothing of that: it may end before,
+ * and what it still has to say is refused once the pool has another process. */
 #include "keep/keep.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { POOLS_MOST = 256 };
 
-static struct kept_pool *pools;
+static struct kept_pool *pools; /* by name */
+
+static const char no_files[] = "the owner has no file descriptors left (ulimit -n)";
 
 const struct kept_pool *keep_pools(void)
 {
@@ -43,6 +48,19 @@ uint64_t kept_bytes(const struct kept_pool *pool)
     return bytes;
 }
 
+/* Nobody has the pool any more. */
+static void leave(struct kept_pool *pool)
+{
+    if (pool->ended >= 0)
+        close(pool->ended);
+    if (pool->held >= 0)
+        close(pool->held);
+    if (pool->peer)
+        pool->peer->pool = NULL;
+    pool->ended = pool->held = -1;
+    pool->peer = NULL;
+}
+
 static void drop(struct kept_pool *pool)
 {
     struct kept_pool **place = &pools;
@@ -53,10 +71,7 @@ static void drop(struct kept_pool *pool)
         close(pool->segments[i].file);
     layout_unmap(pool->layout);
     close(pool->file);
-    if (pool->ended >= 0)
-        close(pool->ended);
-    if (pool->peer)
-        pool->peer->pool = NULL;
+    leave(pool);
     free(pool);
 }
 
@@ -82,11 +97,12 @@ static struct keep_message description(const struct kept_pool *pool)
     return message;
 }
 
-/* Gives a pool: what it is, with its layout, and then its segments. */
-static bool give(const struct keep_peer *peer, const struct kept_pool *pool)
+/* Gives a pool: what it is, with its layout and the end of its pipe, and then its segments. */
+static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int end)
 {
     struct keep_message message = description(pool);
-    bool sent = wire_send(peer->socket, &message, &pool->file, 1);
+    bool sent = wire_send(peer->socket, &message, (int[]){pool->file, end}, 2);
+    close(end);
     for (unsigned i = 0; sent && i < pool->count; i += KEEP_BATCH) {
         int files[KEEP_BATCH];
         message = keep_message(KEEP_SEGMENTS);
@@ -108,17 +124,28 @@ static bool has_ended(int pidfd)
     return pidfd < 0 || poll(&file, 1, 0) > 0;
 }
 
-/* A process, other than `but`, that has a socket open; 0: none that this user may look at. */
-static pid_t holder_of(uint64_t inode, pid_t but)
+/* Whether nobody has the other end of a pipe open. */
+static bool is_let_go(int pipe)
+{
+    struct pollfd file = {.fd = pipe};
+    return pipe < 0 || poll(&file, 1, 0) > 0;
+}
+
+/* A process, other than this and `but`, that has a pipe open; 0: none that this user may look at. */
+static pid_t holder_of(int pipe, pid_t but)
 {
     char wanted[48], path[300], name[64];
+    struct stat about;
     pid_t found = 0;
-    snprintf(wanted, sizeof wanted, "socket:[%llu]", (unsigned long long)inode);
+    if (fstat(pipe, &about) != 0)
+        return 0;
+    snprintf(wanted, sizeof wanted, "pipe:[%llu]", (unsigned long long)about.st_ino);
     DIR *all = opendir("/proc");
     for (struct dirent *entry; all && !found && (entry = readdir(all));) {
         pid_t process = (pid_t)strtol(entry->d_name, NULL, 10);
         snprintf(path, sizeof path, "/proc/%.20s/fd", entry->d_name);
-        DIR *files = process > 0 && process != but ? opendir(path) : NULL;
+        bool other = process > 0 && process != but && process != getpid();
+        DIR *files = other ? opendir(path) : NULL;
         for (struct dirent *file; files && !found && (file = readdir(files));) {
             snprintf(path, sizeof path, "/proc/%d/fd/%.20s", (int)process, file->d_name);
             ssize_t length = readlink(path, name, sizeof name - 1);
@@ -140,9 +167,9 @@ static bool is_free(const struct kept_pool *pool, char text[KEEP_TEXT_BYTES])
         snprintf(text, KEEP_TEXT_BYTES, "process %d has it", (int)pool->process);
         return false;
     }
-    if (!pool->peer)
+    if (is_let_go(pool->held))
         return true;
-    pid_t holder = holder_of(pool->socket, pool->process);
+    pid_t holder = holder_of(pool->held, pool->process);
     snprintf(text, KEEP_TEXT_BYTES,
              holder ? "process %d had it and has ended, but process %d, a child of it, holds the "
                       "device open still: end that first"
@@ -151,28 +178,30 @@ static bool is_free(const struct kept_pool *pool, char text[KEEP_TEXT_BYTES])
     return false;
 }
 
-/* Makes a process the one that has a pool. */
-static bool take(struct keep_peer *peer, struct kept_pool *pool, uint64_t socket)
+/* Makes a process the one that has a free pool, and gives it the pool. Otherwise answers why not,
+ * and the pool stays free. */
+static bool take(struct keep_peer *peer, struct kept_pool *pool, bool *taken)
 {
-    int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0);
+    int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0), ends[2];
+    *taken = false;
     if (pidfd < 0)
-        return false;
-    if (pool->ended >= 0)
-        close(pool->ended);
+        return answer(peer, KEEP_REFUSED,
+                      errno == EMFILE ? no_files
+                                      : "the owner cannot see when the process ends: it needs "
+                                        "Linux 5.3, and to be in the "
+                                        "same PID namespace or one around it");
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        close(pidfd);
+        return answer(peer, KEEP_REFUSED, no_files);
+    }
+    leave(pool);
     pool->ended = pidfd;
+    pool->held = ends[0];
     pool->process = peer->process;
     pool->peer = peer;
-    pool->socket = socket;
     peer->pool = pool;
-    return true;
-}
-
-static bool refuse_unwatched(const struct keep_peer *peer)
-{
-    return answer(
-        peer, KEEP_REFUSED,
-        "the owner cannot see when the process ends: it needs Linux 5.3, and to be in the "
-        "same PID namespace or one around it");
+    *taken = true;
+    return give(peer, pool, ends[1]);
 }
 
 /* Requests ------------------------------------------------------------------------------------- */
@@ -181,6 +210,7 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request)
 {
     struct kept_pool *pool = find(request->name);
     char text[KEEP_TEXT_BYTES];
+    bool taken;
     if (!pool)
         return answer(peer, KEEP_UNKNOWN, NULL);
     if (peer->pool)
@@ -192,7 +222,7 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request)
     }
     if (!is_free(pool, text))
         return answer(peer, KEEP_TAKEN, text);
-    return take(peer, pool, request->socket) ? give(peer, pool) : refuse_unwatched(peer);
+    return take(peer, pool, &taken);
 }
 
 static uint32_t free_slot(void)
@@ -208,23 +238,24 @@ static uint32_t free_slot(void)
     return slot;
 }
 
-static bool create(struct keep_peer *peer, const struct keep_message *request)
+static void enter(struct kept_pool *pool)
 {
-    unsigned count = 0;
-    for (const struct kept_pool *pool = pools; pool; pool = pool->next)
-        count++;
-    if (peer->pool || find(request->name) || !request->name[0])
-        return answer(peer, KEEP_REFUSED, "there is such a pool by now, or the name is empty");
-    if (count >= POOLS_MOST)
-        return answer(peer, KEEP_REFUSED, "the owner keeps 256 pools, its most");
-    struct kept_pool *pool = calloc(1, sizeof *pool);
-    int file = pool ? layout_create() : -1;
+    struct kept_pool **place = &pools;
+    while (*place && strcmp((*place)->name, pool->name) < 0)
+        place = &(*place)->next;
+    pool->next = *place;
+    *place = pool;
+}
+
+/* Makes a pool that nobody has; `file` is its layout. NULL with errno. */
+static struct kept_pool *make(const struct keep_message *request, int file)
+{
     struct layout *layout = file >= 0 ? layout_map(file) : NULL;
-    if (!layout) {
-        free(pool);
-        if (file >= 0)
-            close(file);
-        return answer(peer, KEEP_REFUSED, "the owner has no memory, or no file, for its layout");
+    struct kept_pool *pool = layout ? calloc(1, sizeof *pool) : NULL;
+    if (!pool) {
+        if (layout)
+            layout_unmap(layout);
+        return NULL;
     }
     memcpy(pool->name, request->name, sizeof pool->name);
     memcpy(pool->driver, request->driver, sizeof pool->driver);
@@ -232,41 +263,131 @@ static bool create(struct keep_peer *peer, const struct keep_message *request)
     pool->slot = free_slot();
     pool->file = file;
     pool->layout = layout;
-    pool->ended = -1;
-    pool->next = pools;
-    pools = pool;
-    if (take(peer, pool, request->socket))
-        return give(peer, pool);
-    drop(pool);
-    return refuse_unwatched(peer);
+    pool->ended = pool->held = -1;
+    enter(pool);
+    return pool;
 }
 
-static bool add(struct keep_peer *peer, const struct keep_message *request, const int *files,
+static bool create(struct keep_peer *peer, const struct keep_message *request, int *files,
+                   unsigned files_count)
+{
+    unsigned count = 0;
+    bool taken;
+    for (const struct kept_pool *pool = pools; pool; pool = pool->next)
+        count++;
+    if (peer->pool || !request->name[0])
+        return answer(peer, KEEP_REFUSED, "the connection has a pool already, or names none");
+    if (find(request->name))
+        return answer(peer, KEEP_TAKEN, "another process makes it");
+    if (count >= POOLS_MOST)
+        return answer(peer, KEEP_REFUSED, "the owner keeps 256 pools, its most");
+    int file = files_count ? files[0] : layout_create();
+    struct kept_pool *pool = make(request, file);
+    if (!pool) {
+        if (!files_count && file >= 0)
+            close(file);
+        return answer(peer, KEEP_REFUSED,
+                      files_count ? "the file is no layout"
+                                  : "the owner has no memory, or no file, for its layout");
+    }
+    if (files_count)
+        files[0] = -1;
+    bool answered = take(peer, pool, &taken);
+    if (!taken)
+        drop(pool);
+    return answered;
+}
+
+/* The connection of a process that has the pool ended, or this owner began after it. */
+static bool join(struct keep_peer *peer, const struct keep_message *request)
+{
+    struct kept_pool *pool = find(request->name);
+    if (!pool)
+        return answer(peer, KEEP_UNKNOWN, NULL);
+    if (peer->pool || pool->process != peer->process || has_ended(pool->ended))
+        return answer(peer, KEEP_REFUSED, "it is not this process's");
+    if (pool->peer)
+        pool->peer->pool = NULL;
+    pool->peer = peer;
+    peer->pool = pool;
+    return answer(peer, KEEP_OK, NULL);
+}
+
+static void forget(struct kept_pool *pool, unsigned i)
+{
+    close(pool->segments[i].file);
+    pool->segments[i] = pool->segments[--pool->count];
+}
+
+static bool lists(const struct keep_message *request, const struct kept_segment *segment)
+{
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->segments[i].offset == segment->offset &&
+            request->segments[i].size == segment->size)
+            return true;
+    return false;
+}
+
+static bool knows(const struct kept_pool *pool, const struct keep_segment *segment)
+{
+    for (unsigned i = 0; i < pool->count; i++)
+        if (pool->segments[i].offset == segment->offset && pool->segments[i].size == segment->size)
+            return true;
+    return false;
+}
+
+/* Gives up the segments of a part of the pool that its process does not have, and says which of its
+ * segments are not here. */
+static bool compare(struct keep_peer *peer, const struct keep_message *request)
+{
+    struct kept_pool *pool = peer->pool;
+    struct keep_message result = keep_message(KEEP_OK);
+    if (!pool || request->count > KEEP_BATCH)
+        return answer(peer, KEEP_REFUSED, "these are no segments of a pool of this connection");
+    for (unsigned i = pool->count; i-- > 0;)
+        if (pool->segments[i].offset >= request->from && pool->segments[i].offset < request->to &&
+            !lists(request, &pool->segments[i]))
+            forget(pool, i);
+    for (uint32_t i = 0; i < request->count; i++)
+        if (!knows(pool, &request->segments[i]))
+            result.segments[result.count++] = request->segments[i];
+    return wire_send(peer->socket, &result, NULL, 0);
+}
+
+static bool meet(const struct kept_segment *known, const struct keep_segment *segment)
+{
+    return known->offset < segment->offset + segment->size &&
+           segment->offset < known->offset + known->size;
+}
+
+static bool add(struct keep_peer *peer, const struct keep_message *request, int *files,
                 unsigned count)
 {
     struct kept_pool *pool = peer->pool;
-    if (!pool || request->count != 1 || count != 1 || !request->segments[0].size)
+    const struct keep_segment *segment = &request->segments[0];
+    if (!pool || request->count != 1 || count != 1 || !segment->size ||
+        segment->size > UINT64_MAX - segment->offset)
         return answer(peer, KEEP_REFUSED, "that is no segment of a pool of this connection");
+    for (unsigned i = pool->count;
+         i-- > 0;) /* of these the process has let go: a REMOVE was lost */
+        if (meet(&pool->segments[i], segment))
+            forget(pool, i);
     if (pool->count == KEEP_SEGMENTS_MOST)
         return answer(peer, KEEP_REFUSED, "the pool has 1024 segments, the most that are kept");
-    int file = dup(files[0]);
-    if (file < 0)
-        return answer(peer, KEEP_REFUSED, "the owner has no file descriptors left (ulimit -n)");
-    pool->segments[pool->count++] =
-        (struct kept_segment){request->segments[0].offset, request->segments[0].size, file};
+    pool->segments[pool->count++] = (struct kept_segment){segment->offset, segment->size, files[0]};
+    files[0] = -1;
     return answer(peer, KEEP_OK, NULL);
 }
 
 static bool take_back(struct keep_peer *peer, const struct keep_message *request)
 {
     struct kept_pool *pool = peer->pool;
-    for (unsigned i = 0; pool && i < pool->count; i++)
-        if (pool->segments[i].offset == request->segments[0].offset) {
-            close(pool->segments[i].file);
-            pool->segments[i] = pool->segments[--pool->count];
-            return answer(peer, KEEP_OK, NULL);
-        }
-    return answer(peer, KEEP_REFUSED, "the pool has no such segment");
+    if (!pool)
+        return answer(peer, KEEP_REFUSED, "the connection has no pool");
+    for (unsigned i = pool->count; i-- > 0;)
+        if (pool->segments[i].offset == request->segments[0].offset)
+            forget(pool, i);
+    return answer(peer, KEEP_OK, NULL);
 }
 
 /* The process has nothing of the pool mapped, and others may have it. */
@@ -275,25 +396,24 @@ static bool return_pool(struct keep_peer *peer)
     struct kept_pool *pool = peer->pool;
     if (pool && pool->count == 0)
         drop(pool);
-    else if (pool) {
-        close(pool->ended);
-        pool->ended = -1;
-        pool->peer = NULL;
-        peer->pool = NULL;
-    }
+    else if (pool)
+        leave(pool);
     return answer(peer, KEEP_OK, NULL);
 }
 
-static bool list(const struct keep_peer *peer)
+/* The next pool of a list. The list is not sent as a whole: it may have more than a connection
+ * takes without a wait. */
+static bool list(const struct keep_peer *peer, const char *behind)
 {
-    bool sent = true;
-    for (const struct kept_pool *pool = pools; sent && pool; pool = pool->next) {
-        struct keep_message message = description(pool);
-        message.blocks = layout_count(pool->layout);
-        message.process = pool->peer || !has_ended(pool->ended) ? pool->process : 0;
-        sent = wire_send(peer->socket, &message, NULL, 0);
-    }
-    return sent && answer(peer, KEEP_OK, NULL);
+    const struct kept_pool *pool = pools;
+    while (pool && strcmp(pool->name, behind) <= 0)
+        pool = pool->next;
+    if (!pool)
+        return answer(peer, KEEP_OK, NULL);
+    struct keep_message message = description(pool);
+    message.blocks = layout_count(pool->layout);
+    message.process = has_ended(pool->ended) && is_let_go(pool->held) ? 0 : pool->process;
+    return wire_send(peer->socket, &message, NULL, 0);
 }
 
 static bool drop_by_name(const struct keep_peer *peer, const char *name)
@@ -308,14 +428,23 @@ static bool drop_by_name(const struct keep_peer *peer, const char *name)
     return answer(peer, KEEP_OK, NULL);
 }
 
-bool keep_serve(struct keep_peer *peer, const struct keep_message *request, const int *files,
+bool keep_refuse_files(const struct keep_peer *peer)
+{
+    return answer(peer, KEEP_REFUSED, no_files);
+}
+
+bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int *files,
                 unsigned count)
 {
     switch (request->verb) {
     case KEEP_ADOPT:
         return adopt(peer, request);
     case KEEP_CREATE:
-        return create(peer, request);
+        return create(peer, request, files, count);
+    case KEEP_JOIN:
+        return join(peer, request);
+    case KEEP_HAS:
+        return compare(peer, request);
     case KEEP_ADD:
         return add(peer, request, files, count);
     case KEEP_REMOVE:
@@ -327,7 +456,7 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, cons
     case KEEP_RETURN:
         return return_pool(peer);
     case KEEP_LIST:
-        return list(peer);
+        return list(peer, request->name);
     case KEEP_DROP:
         return drop_by_name(peer, request->name);
     default:

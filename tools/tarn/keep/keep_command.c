@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* `tarn keep`: serves as the owner of kept pools, or asks a running owner. */
+#include "base/utf8.h"
 #include "command.h"
 #include "json_print.h"
 #include "keep/keep.h"
@@ -76,18 +77,36 @@ static int no_owner(const char *path)
     return COMMAND_FAILED;
 }
 
-/* Asks, and receives the first answer. False with errno. */
+/* Asks, and receives the answer. False with errno. */
 static bool ask(int socket, const struct keep_message *request, struct keep_message *answer)
 {
     int files[KEEP_BATCH];
     unsigned count = 0;
     errno = 0;
-    if (request && !wire_send(socket, request, NULL, 0))
+    if (!wire_send(socket, request, NULL, 0))
         return false;
     bool came = wire_receive(socket, answer, files, &count) > 0;
     while (count > 0)
         close(files[--count]);
     return came;
+}
+
+static void clean_text(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at;) {
+        unsigned length = utf8_length(at);
+        if (!length || *at < ' ' || *at == 127)
+            *at = '?';
+        at += length ? length : 1;
+    }
+}
+
+/* What other programs chose is printed as UTF-8 without control characters. */
+static void clean(struct keep_message *pool)
+{
+    clean_text(pool->name);
+    clean_text(pool->driver);
+    clean_text(pool->device);
 }
 
 static json_t *as_json(const struct keep_message *pool)
@@ -114,11 +133,19 @@ static int list(const char *path, int socket, bool json)
     json_t *all = json ? json_array() : NULL;
     unsigned count = 0;
     bool came = ask(socket, &request, &answer);
-    for (; came && answer.verb == KEEP_GIVES; came = ask(socket, NULL, &answer), count++)
+    for (; came && answer.verb == KEEP_GIVES && strcmp(answer.name, request.name) > 0; count++) {
+        memcpy(request.name, answer.name, sizeof request.name);
+        clean(&answer);
         if (json)
             all = append(all, as_json(&answer));
         else
             print(&answer);
+        came = ask(socket, &request, &answer);
+    }
+    if (came && answer.verb != KEEP_OK) {
+        came = false;
+        errno = EPROTO;
+    }
     if (!came) {
         json_decref(all);
         return no_owner(path);

@@ -2,13 +2,14 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The owner's socket: who may connect, and whose request is next. Owns the connections. Requests
- * are short and answered at once, so one thread serves all; a process that does not read its
- * answers loses its connection. */
+ * are short and answered at once, so one thread serves all, and never waits: a process that does
+ * not read its answers loses its connection. */
 #include "command.h"
 #include "keep/keep.h"
 #include "units.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 enum { PEERS_MOST = 512 };
 
 static struct keep_peer peers[PEERS_MOST]; /* socket -1: free */
+static int spare = -1; /* a descriptor, by which a connection can be refused when none is left */
 
 static int failed(const char *path, const char *what)
 {
@@ -56,18 +58,38 @@ static int bind_socket(const char *path, int *listener)
     return bound ? COMMAND_OK : failed(path, "bind");
 }
 
+static void keep_spare(void)
+{
+    if (spare < 0)
+        spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Ends a connection for which there is no descriptor. Otherwise poll() would name it at once
+ * again. */
+static void turn_away(int listener)
+{
+    if (spare >= 0)
+        close(spare);
+    int file = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (file >= 0)
+        close(file);
+    spare = -1;
+    keep_spare();
+}
+
 /* A connection of this user, or of root. */
 static void welcome(int listener)
 {
     struct ucred who;
     socklen_t size = sizeof who;
-    int file = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    keep_spare();
+    int file = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (file < 0 && (errno == EMFILE || errno == ENFILE))
+        turn_away(listener);
     if (file < 0)
         return;
-    struct timeval limit = {.tv_sec = 1};
     bool known = getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
-                 (who.uid == geteuid() || who.uid == 0) &&
-                 setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0;
+                 (who.uid == geteuid() || who.uid == 0);
     struct keep_peer *place = peers;
     while (place < peers + PEERS_MOST && place->socket >= 0)
         place++;
@@ -83,10 +105,12 @@ static void serve(struct keep_peer *peer)
     struct keep_message request;
     int files[KEEP_BATCH];
     unsigned count = 0;
-    bool goes_on = wire_receive(peer->socket, &request, files, &count) > 0 &&
-                   keep_serve(peer, &request, files, count);
+    int came = wire_receive(peer->socket, &request, files, &count);
+    bool goes_on = came > 0 ? keep_serve(peer, &request, files, count)
+                            : came < 0 && errno == EMFILE && keep_refuse_files(peer);
     while (count > 0)
-        close(files[--count]);
+        if (files[--count] >= 0)
+            close(files[count]);
     if (goes_on)
         return;
     close(peer->socket);
@@ -162,6 +186,7 @@ int keep_listen(const char *path)
     if (signals < 0)
         return failed(path, "signalfd");
     raise_file_limit();
+    keep_spare();
     printf("tarn keep: listening at %s\n", path);
     fflush(stdout);
     serve_all(listener, signals);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What a process says to the owner of its kept pools, in calls that cannot be cancelled. Owns the
+ * connection of each pool. Nothing
+ * that an owner answers is trusted: what does not fit the request ends the connection, and its
+ * files are closed. An owner that does not answer in time counts as gone, since a late answer would
+ * be taken for that of another request. */
+#include "base/status.h"
+#include "memory/keep/keep.h"
+#include "record/ticks.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETURN_MS 2000 /* a service manager starts an owner again within that time */
+
+static void close_all(const int *files, unsigned *count)
+{
+    while (*count > 0)
+        close(files[--*count]);
+}
+
+static void pause_ms(unsigned ms)
+{
+    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+    while (nanosleep(&time, &time) && errno == EINTR)
+        ;
+}
+
+/* One request ---------------------------------------------------------------------------------- */
+
+static bool is_silence(int code)
+{
+    return code == EAGAIN || code == EINPROGRESS;
+}
+
+static const char *reason(int code)
+{
+    if (is_silence(code))
+        return "it does not answer";
+    if (code == EPROTO)
+        return "what it answered makes no sense";
+    if (code == EMFILE)
+        return "this process has no file descriptors left for what it gave: ulimit -n";
+    return code ? strerror(code) : "it closed the connection";
+}
+
+static tarn_status owner_is_gone(struct keep *keep, int code)
+{
+    if (keep->socket >= 0)
+        close(keep->socket);
+    keep->socket = -1;
+    keep->silent = is_silence(code);
+    return failed(TARN_ERROR_SYSTEM,
+                  "the owner at %s, which keeps pool %s, is gone (%s): the pool's memory ends with "
+                  "this process, and no segment can be added",
+                  keep->path, keep->name, reason(code));
+}
+
+static bool is_refusal(const struct keep_message *answer)
+{
+    return answer->verb == KEEP_TAKEN || answer->verb == KEEP_REFUSED ||
+           answer->verb == KEEP_UNKNOWN;
+}
+
+/* Receives an answer with `wanted` files, or a refusal without files. */
+static tarn_status receive(struct keep *keep, struct keep_message *answer, int *files,
+                           unsigned wanted)
+{
+    unsigned count = 0;
+    errno = 0;
+    if (wire_receive(keep->socket, answer, files, &count) <= 0)
+        return owner_is_gone(keep, errno);
+    if (count == (is_refusal(answer) ? 0 : wanted))
+        return TARN_OK;
+    close_all(files, &count);
+    return owner_is_gone(keep, EPROTO);
+}
+
+/* What an answer means to whoever wanted one of a kind. */
+static tarn_status verdict(struct keep *keep, const struct keep_message *answer,
+                           enum keep_verb wanted)
+{
+    if (answer->verb == wanted)
+        return TARN_OK;
+    if (answer->verb != KEEP_TAKEN && answer->verb != KEEP_REFUSED)
+        return owner_is_gone(keep, EPROTO);
+    return failed(answer->verb == KEEP_TAKEN ? TARN_ERROR_BUSY : TARN_ERROR_SYSTEM,
+                  "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
+}
+
+static bool send_locked(struct keep *keep, const struct keep_message *request, int file)
+{
+    errno = EPIPE;
+    return keep->socket >= 0 && wire_send(keep->socket, request, &file, file >= 0);
+}
+
+/* Sends a request that is answered by an OK. */
+static tarn_status exchange_locked(struct keep *keep, const struct keep_message *request, int file,
+                                   struct keep_message *answer)
+{
+    int files[KEEP_BATCH];
+    if (!send_locked(keep, request, file))
+        return owner_is_gone(keep, errno);
+    tarn_status status = receive(keep, answer, files, 0);
+    return status ? status : verdict(keep, answer, KEEP_OK);
+}
+
+tarn_status owner_connect(struct keep *keep)
+{
+    keep->socket = wire_connect(keep->path);
+    if (keep->socket >= 0)
+        return TARN_OK;
+    return failed(TARN_ERROR_SYSTEM,
+                  "no owner answers at %s (%s): start one by tarn keep --socket %s", keep->path,
+                  reason(errno), keep->path);
+}
+
+/* Getting a pool ------------------------------------------------------------------------------- */
+
+static struct keep_message request_of(const struct keep *keep, enum keep_verb verb)
+{
+    struct keep_message request = keep_message(verb);
+    struct driver_identity identity = {.uuid = ""};
+    if (driver->identity)
+        driver->identity(keep->device->number, &identity);
+    memcpy(request.name, keep->name, sizeof request.name);
+    strncpy(request.driver, driver->name, sizeof request.driver - 1);
+    strncpy(request.device, identity.uuid, sizeof request.device - 1);
+    return request;
+}
+
+/* Asks for the pool. KEEP_UNKNOWN is an answer too, without files. */
+static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int file,
+                                  struct keep_message *answer, int *files)
+{
+    struct keep_message request = request_of(keep, verb);
+    if (!send_locked(keep, &request, file))
+        return owner_is_gone(keep, errno);
+    tarn_status status = receive(keep, answer, files, 2);
+    if (status || (verb == KEEP_ADOPT && answer->verb == KEEP_UNKNOWN))
+        return status;
+    status = verdict(keep, answer, KEEP_GIVES);
+    if (!status && strcmp(answer->name, keep->name) == 0)
+        return TARN_OK;
+    unsigned count = is_refusal(answer) ? 0 : 2;
+    close_all(files, &count);
+    return status ? status : owner_is_gone(keep, EPROTO);
+}
+
+/* Adopts the pool, or creates it. */
+static tarn_status adopt_or_create(struct keep *keep, struct keep_message *answer, int *files)
+{
+    mutex_lock(&keep->talking);
+    tarn_status status = ask_for_locked(keep, KEEP_ADOPT, -1, answer, files);
+    if (!status && answer->verb == KEEP_UNKNOWN)
+        status = ask_for_locked(keep, KEEP_CREATE, -1, answer, files);
+    mutex_unlock(&keep->talking);
+    return status;
+}
+
+tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found)
+{
+    int files[KEEP_BATCH];
+    uint64_t deadline = ticks_of_system() + (uint64_t)wait_ms * 1000000u;
+    tarn_status status;
+    keep->asked = true;
+    for (unsigned pause = 1;; pause = pause < 20 ? pause * 2 : pause) {
+        struct error_before before;
+        error_attempt_begin(&before);
+        status = adopt_or_create(keep, found, files);
+        error_attempt_end(&before, status);
+        if (status != TARN_ERROR_BUSY || ticks_of_system() >= deadline)
+            break;
+        pause_ms(pause);
+    }
+    if (status)
+        return status;
+    keep->held = files[1];
+    keep->layout = layout_map(files[0]);
+    int code = errno;
+    keep->file = files[0];
+    return keep->layout
+               ? TARN_OK
+               : failed(TARN_ERROR_SYSTEM, "what the owner at %s gave has no layout of a pool: %s",
+                        keep->path, strerror(code));
+}
+
+/* Receives some of the segments, and maps them, unless one before failed. */
+static tarn_status adopt_batch(struct keep *keep, size_t *left, tarn_status before)
+{
+    struct keep_message batch;
+    int files[KEEP_BATCH];
+    unsigned wanted = *left < KEEP_BATCH ? (unsigned)*left : KEEP_BATCH, count = wanted;
+    tarn_status status = receive(keep, &batch, files, wanted);
+    if (status)
+        return status;
+    if (batch.verb != KEEP_SEGMENTS || batch.count != wanted)
+        status = owner_is_gone(keep, EPROTO);
+    for (unsigned i = 0; !before && !status && i < wanted; i++)
+        status = window_adopt(keep, batch.segments[i].offset, batch.segments[i].size, files[i]);
+    if (batch.verb == KEEP_SEGMENTS)
+        close_all(files, &count);
+    *left -= wanted;
+    return before ? before : status;
+}
+
+/* After a failure the rest is received too, so that the next answer is that of the next request. */
+tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status)
+{
+    while (keep->socket >= 0 && count > 0)
+        status = adopt_batch(keep, &count, status);
+    return status;
+}
+
+/* An owner that came back ---------------------------------------------------------------------- */
+
+/* Hands a segment over again. */
+static tarn_status give_again_locked(struct keep *keep, const struct keep_segment *segment)
+{
+    struct keep_message request = keep_message(KEEP_ADD), answer;
+    int file = -1;
+    tarn_status status = window_export(keep, segment->offset, &file);
+    if (status)
+        return status;
+    request.count = 1;
+    request.segments[0] = *segment;
+    status = exchange_locked(keep, &request, file, &answer);
+    close(file);
+    return status;
+}
+
+/* Compares some of the pool's segments with those of the owner. It gets those that it has not, and
+ * gives up those that the pool has not. `from` becomes where they end. */
+static tarn_status compare_locked(struct keep *keep, uint64_t *from)
+{
+    struct keep_message request = keep_message(KEEP_HAS), answer;
+    request.from = *from;
+    request.count = window_kept(keep, *from, request.segments);
+    const struct keep_segment *last = &request.segments[request.count - 1];
+    request.to = request.count == KEEP_BATCH ? last->offset + last->size : UINT64_MAX;
+    *from = request.to;
+    tarn_status status = exchange_locked(keep, &request, -1, &answer);
+    if (!status && answer.count > request.count)
+        status = owner_is_gone(keep, EPROTO);
+    for (uint32_t i = 0; !status && i < answer.count; i++)
+        status = give_again_locked(keep, &answer.segments[i]);
+    return status;
+}
+
+/* Makes the pool known to an owner that does not know it. */
+static tarn_status create_again_locked(struct keep *keep)
+{
+    struct keep_message answer;
+    int files[KEEP_BATCH];
+    tarn_status status = ask_for_locked(keep, KEEP_CREATE, keep->file, &answer, files);
+    if (status)
+        return status;
+    close(files[0]);
+    close(keep->held);
+    keep->held = files[1];
+    return TARN_OK;
+}
+
+static tarn_status join_locked(struct keep *keep)
+{
+    struct keep_message request = request_of(keep, KEEP_JOIN), answer;
+    int files[KEEP_BATCH];
+    if (!send_locked(keep, &request, -1))
+        return owner_is_gone(keep, errno);
+    tarn_status status = receive(keep, &answer, files, 0);
+    if (status)
+        return status;
+    if (answer.verb != KEEP_UNKNOWN)
+        return verdict(keep, &answer, KEEP_OK);
+    return keep->returns ? owner_is_gone(keep, 0) : create_again_locked(keep);
+}
+
+/* Connects to the owner again. One that was killed is waited for, once; one that ended has removed
+ * its socket. */
+static tarn_status connect_again_locked(struct keep *keep)
+{
+    uint64_t deadline = ticks_of_system() + (keep->missed ? 0 : RETURN_MS * UINT64_C(1000000));
+    keep->socket = wire_connect(keep->path);
+    while (keep->socket < 0 && errno == ECONNREFUSED && ticks_of_system() < deadline) {
+        pause_ms(10);
+        keep->socket = wire_connect(keep->path);
+    }
+    keep->missed = keep->socket < 0;
+    return keep->missed ? owner_is_gone(keep, errno) : TARN_OK;
+}
+
+/* Registers the pool with the owner that listens now. A pool that is not to be has no segments
+ * here, and the owner keeps what it has. */
+static tarn_status register_locked(struct keep *keep)
+{
+    uint64_t from = 0;
+    tarn_status status = connect_again_locked(keep);
+    if (!status)
+        status = join_locked(keep);
+    while (!status && !keep->returns && from != UINT64_MAX)
+        status = compare_locked(keep, &from);
+    if (status && keep->socket >= 0) {
+        close(keep->socket);
+        keep->socket = -1;
+    }
+    return status;
+}
+
+/* Makes a request; if the connection has ended, with the owner that listens now. An owner that is
+ * silent is not asked again. */
+static tarn_status ask_locked(struct keep *keep, const struct keep_message *request, int file)
+{
+    struct keep_message answer;
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = exchange_locked(keep, request, file, &answer);
+    bool silent = status && keep->silent;
+    if (status && keep->socket < 0 && !silent) {
+        status = register_locked(keep);
+        if (!status)
+            status = exchange_locked(keep, request, file, &answer);
+    }
+    error_attempt_end(&before, status);
+    return status;
+}
+
+tarn_status owner_ask(struct keep *keep, enum keep_verb verb, uint64_t offset, uint64_t size,
+                      int file)
+{
+    struct keep_message request = keep_message(verb);
+    request.count = 1;
+    request.segments[0] = (struct keep_segment){offset, size};
+    mutex_lock(&keep->talking);
+    if (verb == KEEP_REMOVE)
+        window_keep(keep, offset, false);
+    tarn_status status = ask_locked(keep, &request, file);
+    if (verb == KEEP_ADD && !status)
+        window_keep(keep, offset, true);
+    mutex_unlock(&keep->talking);
+    return status;
+}
+
+void owner_leave(struct keep *keep, enum keep_verb verb)
+{
+    struct keep_message request = keep_message(verb);
+    mutex_lock(&keep->talking);
+    if (keep->asked)
+        (void)ask_locked(keep, &request, -1);
+    mutex_unlock(&keep->talking);
+    int files[] = {keep->socket, keep->held, keep->file};
+    for (int i = 0; i < 3; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+    keep->socket = keep->held = keep->file = -1;
+}
