@@ -274,6 +274,13 @@ static void segments_of(int socket)
     hear(socket, 'e');
 }
 
+/* Calls of the driver without those that ask it how many devices it has, or set how the thread's
+ * calls meet captures, twice for each call: these leave the driver's memory alone. */
+static uint64_t calls_that_count(void)
+{
+    return all_calls(0) - calls_of(0, "capture_mode") - calls_of(0, "device_count");
+}
+
 /* The driver is asked for what it must do and no more: an import and a map for each segment, and
  * access once, as the segments lie side by side. */
 static void an_adoption_makes_few_calls_of_the_driver(void **state)
@@ -294,9 +301,9 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
     OK(tarn_free(alloc_on(0, MIB)));
     for (unsigned i = 0; i < KINDS; i++)
         before[i] = calls_of(0, kinds[i]);
-    all = all_calls(0);
+    all = calls_that_count();
     OK(tarn_pool_keep("weights", &options, &pool, &kept));
-    all = all_calls(0) - all;
+    all = calls_that_count() - all;
     uint64_t segments = kept.mapped / SEGMENT;
     CHECK(kept.blocks == 70 && segments >= 17 && kept.mapped == segments * SEGMENT);
     uint64_t wanted[KINDS] = {1, 0, 0, 0, segments, segments, 1, 0};
@@ -304,8 +311,9 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
         wanted[0] = calls_of(0, "reserve") - before[0], wanted[1] = wanted[0] - 1;
     for (unsigned i = 0; i < KINDS; i++)
         CHECK(calls_of(0, kinds[i]) - before[i] == wanted[i]);
-    if (!kept.moved)
-        CHECK(all <= 2 * segments + 3); /* and, at the first use of a stream, its state */
+    const char *vendor = getenv("TARN_DRIVER");
+    if (!vendor || strcmp(vendor, "hip") != 0) /* which is asked more about itself */
+        CHECK(all == 2 * segments + 1 + wanted[0] + wanted[1]);
     for (unsigned i = 0; i < 70; i++) {
         snprintf(name, sizeof name, "block.%u", i);
         OK(tarn_free(found(pool, name).pointer));

@@ -222,22 +222,22 @@ tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int 
                       keep->path, keep->name);
     tarn_status status =
         device_note(keep->device, driver->import(keep->device->number, file, size, &handle));
-    if (status == TARN_ERROR_INVALID_ARGUMENT) /* which the caller's arguments were not */
-        status =
-            failed_within(TARN_ERROR_SYSTEM, "what the owner at %s gave is no segment of pool %s",
-                          keep->path, keep->name);
     if (!status) {
         status = map(keep, offset, size, handle);
         if (status)
             (void)device_note(keep->device, driver->release(keep->device->number, handle));
     }
-    if (status)
+    if (status == TARN_ERROR_INVALID_ARGUMENT) /* which the caller's arguments were not */
+        status =
+            failed_within(TARN_ERROR_SYSTEM, "what the owner at %s gave is no segment of pool %s",
+                          keep->path, keep->name);
+    if (status) {
         leave(keep, offset);
-    else {
-        has(keep, offset, handle, true);
-        window_keep(keep, offset, true);
+        return status;
     }
-    return status;
+    has(keep, offset, handle, true);
+    window_keep(keep, offset, true);
+    return TARN_OK;
 }
 
 static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece)
