@@ -80,8 +80,8 @@ void owner_leave(struct keep *keep, enum keep_verb verb);
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found);
 /* Then receives its segments, and maps them, unless `status` is a failure, which it returns. */
 tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status);
-/* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with the
- * one that listens now. TARN_ERROR_SYSTEM if the owner refuses or is gone. */
+/* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with
+ * the one that listens now. TARN_ERROR_SYSTEM if the owner refuses or is gone. */
 tarn_status owner_ask(struct keep *keep, enum keep_verb verb, uint64_t offset, uint64_t size,
                       int file);
 

@@ -131,7 +131,7 @@ static bool is_let_go(int pipe)
     return pipe < 0 || poll(&file, 1, 0) > 0;
 }
 
-/* A process, other than this and `but`, that has a pipe open; 0: none that this user may look at. */
+/* A process, other than this and `but`, that has a pipe open; 0: none that this user can see. */
 static pid_t holder_of(int pipe, pid_t but)
 {
     char wanted[48], path[300], name[64];

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Clients that ask the owner of kept pools for what they should not, and an owner or a process that
+ * has no descriptors left, or no time. Nobody waits for the others, and what was sealed stays. */
+#include "keep_message.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static unsigned files_of_owner(void)
+{
+    char command[100], text[32] = "";
+    snprintf(command, sizeof command, "ls /proc/%d/fd | wc -l", (int)owner);
+    FILE *out = popen(command, "r");
+    CHECK(out && fgets(text, sizeof text, out) && pclose(out) == 0);
+    return (unsigned)atoi(text);
+}
+
+/* Waits until the owner has noticed that connections have ended. */
+static void owner_has_files(unsigned count)
+{
+    for (int i = 0; i < 2000 && files_of_owner() != count; i++)
+        usleep(5000);
+    CHECK(files_of_owner() == count);
+}
+
+/* A request that may be well formed, or nearly so, or not at all. */
+static void make_junk(struct message *message)
+{
+    static const char *const names[] = {"", "a", "b", "a\033[2J\n", "\xff\xfe", "weights "};
+    message->said = keep_message((enum keep_verb)pick(KEEP_REFUSED + 3));
+    message->size = sizeof message->said;
+    message->count = 0;
+    memcpy(message->said.name, names[pick(6)], 8);
+    message->said.count = pick(3) ? pick(3) : pick(100);
+    memset(message->said.device, '\r', pick(30));
+    for (unsigned i = 0; i < 2; i++)
+        message->said.segments[i] =
+            (struct keep_segment){pick(3) ? pick(20) * 2 * MIB : random_next(&random_state),
+                                  pick(3) ? pick(4) * 2 * MIB : random_next(&random_state)};
+    for (unsigned i = pick(3) ? pick(2) : pick(40); i > 0; i--)
+        add_file(message);
+    if (!pick(8))
+        be_noise(message);
+    if (!pick(8))
+        flip_bits(message);
+    if (!pick(8))
+        message->size = pick(BYTES) + 1;
+}
+
+static void ask_for_junk(void)
+{
+    struct message message = {.size = 0};
+    int count = getenv("TARN_NIGHTLY") ? 100000 : 4000, server = -1;
+    for (int i = 0; i < count; i++) {
+        if (server < 0 || !pick(30)) {
+            if (server >= 0)
+                close(server);
+            server = wire_connect(keep_path);
+        }
+        make_junk(&message);
+        bool sent = server >= 0 && put(server, &message, MSG_DONTWAIT);
+        close_files(&message);
+        while (sent && pick(4) && recv(server, message.bytes, BYTES, MSG_DONTWAIT) > 0)
+            ;
+        if (!sent && server >= 0) {
+            close(server);
+            server = -1;
+        }
+    }
+}
+
+static void junk_leaves_the_owner_as_it_was(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    kill_side(filled(&told));
+    owner_has_files(files_of_owner());
+    usleep(20000);
+    unsigned before = files_of_owner();
+    int server = wire_connect(keep_path);
+    struct message dirty = {.said = keep_message(KEEP_CREATE), .size = sizeof dirty.said};
+    memcpy(dirty.said.name, "\xff\033[2Jz", 6);
+    CHECK(put(server, &dirty, 0) && get(server, &dirty) && dirty.said.verb == KEEP_GIVES);
+    CHECK(lines_of_list("") == 2 && lines_of_list("--json") > 2);
+    dirty.said = keep_message(KEEP_END);
+    close_files(&dirty);
+    CHECK(put(server, &dirty, 0) && get(server, &dirty));
+    close(server);
+    in_child(ask_for_junk);
+    CHECK(lines_of_list("--json") > 2);
+    static const char *const names[] = {"a", "b", "weights ", "\xff\xfe", "a\033[2J\n"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        char *words[] = {getenv("TARN_PROGRAM"), "keep", "--drop", (char *)(uintptr_t)names[i],
+                         NULL};
+        pid_t drop = fork();
+        if (drop == 0) {
+            close(STDERR_FILENO);
+            execv(words[0], words);
+        }
+        CHECK(waitpid(drop, NULL, 0) == drop);
+    }
+    owner_has_files(before);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+}
+
+static double seconds_of_list(void)
+{
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    CHECK(lines_of_list("") >= 1);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+}
+
+/* Connections that ask and never read, and more of them than the owner serves. */
+static void clients_that_do_not_read_make_nobody_wait(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    int servers[MANY];
+    struct message list = {.said = keep_message(KEEP_LIST), .size = sizeof list.said};
+    unsigned before = files_of_owner();
+    for (int i = 0; i < MANY; i++) {
+        servers[i] = wire_connect(keep_path);
+        CHECK(servers[i] >= 0);
+        for (int j = 0; j < 400 && put(servers[i], &list, MSG_DONTWAIT); j++)
+            ;
+    }
+    CHECK(seconds_of_list() < 20); /* a second for each, if the owner waited for them */
+    for (int i = 0; i < MANY; i++)
+        close(servers[i]);
+    owner_has_files(before);
+}
+
+static double seconds_of_owner(void)
+{
+    char path[64];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)owner);
+    FILE *file = fopen(path, "re");
+    CHECK(file && fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                         &system) == 2);
+    CHECK(fclose(file) == 0);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* The number that the owner's next file gets. */
+static unsigned lowest_of_owner(void)
+{
+    char path[64], name[8];
+    unsigned number = 0;
+    do
+        snprintf(path, sizeof path, "/proc/%d/fd/%u", (int)owner, number++);
+    while (readlink(path, name, sizeof name) >= 0);
+    return number - 1;
+}
+
+static void let_owner_have(unsigned files)
+{
+    struct rlimit limit;
+    CHECK(prlimit(owner, RLIMIT_NOFILE, NULL, &limit) == 0);
+    limit.rlim_cur = files;
+    CHECK(prlimit(owner, RLIMIT_NOFILE, &limit, NULL) == 0);
+}
+
+/* An owner without descriptors refuses what needs one, says why, and goes on. */
+static void an_owner_without_descriptors_says_so(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    void *none = NULL;
+    tarn_pool *pool = keep("weights", &kept);
+    void *block = alloc_in(pool, 0, MIB);
+    let_owner_have(lowest_of_owner());
+    GIVES(tarn_pool_alloc(pool, 0, 30 * MIB, &none), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "no file descriptors left"));
+    int server = wire_connect(keep_path); /* it has no descriptor for this one either */
+    CHECK(server >= 0);
+    char byte;
+    CHECK(recv(server, &byte, 1, 0) == 0);
+    close(server);
+    double before = seconds_of_owner();
+    usleep(300000);
+    CHECK(seconds_of_owner() - before < 0.15);
+    let_owner_have(1000);
+    void *more = alloc_in(pool, 0, 30 * MIB);
+    OK(tarn_free(more));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* This process has none left for what the owner gives. */
+static void a_process_without_descriptors_says_so(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    tarn_pool *pool = NULL;
+    struct rlimit before, little;
+    kill_side(filled(&told));
+    tarn_keep_options options = small_segments();
+    options.wait_ms = 20000;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    little = before;
+    int lowest = dup(STDERR_FILENO);
+    CHECK(lowest >= 0 && close(lowest) == 0);
+    little.rlim_cur = (rlim_t)lowest + 2; /* the connection, and one of the two files of a pool */
+    CHECK(setrlimit(RLIMIT_NOFILE, &little) == 0);
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_SYSTEM);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(strstr(tarn_last_error(), "ulimit -n"));
+    pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+}
+
+static void an_owner_that_does_not_answer_is_given_up(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    void *none = NULL;
+    tarn_pool *pool = keep("weights", &kept), *other = NULL;
+    tarn_keep_options options = small_segments();
+    void *block = alloc_in(pool, 0, MIB);
+    wire_patience_ms = PATIENCE_MS;
+    OK(tarn_pool_release(keep("short", &kept))); /* its connection has the new patience */
+    CHECK(kill(owner, SIGSTOP) == 0);
+    GIVES(tarn_pool_keep("other", &options, &other, NULL), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "does not answer"));
+    CHECK(kill(owner, SIGCONT) == 0);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    pool = keep("weights", &kept);
+    block = alloc_in(pool, 0, MIB);
+    CHECK(kill(owner, SIGSTOP) == 0);
+    GIVES(tarn_pool_alloc(pool, 0, 30 * MIB, &none), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "does not answer"));
+    CHECK(kill(owner, SIGCONT) == 0);
+    wire_patience_ms = 10000;
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* ---- The test ---- */
+
+static int prepare(void **state)
+{
+    (void)state;
+    host_start_with(1, 256 * MIB);
+    keep_name_socket("keep-junk");
+    return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    start_owner();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+
+int main(int argc, char **argv)
+{
+    if (argc == 3) {
+        host_start_with(1, 256 * MIB);
+        fill_and_wait(atoi(argv[2]));
+        return 0;
+    }
+    if (!keep_has_program())
+        return 0;
+    const struct CMUnitTest tests[] = {
+        TEST(junk_leaves_the_owner_as_it_was),
+        TEST(clients_that_do_not_read_make_nobody_wait),
+        TEST(an_owner_without_descriptors_says_so),
+        TEST(a_process_without_descriptors_says_so),
+        TEST(an_owner_that_does_not_answer_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, prepare, NULL);
+}
