@@ -3,8 +3,8 @@
 
 /* What a call costs beside many pools, streams, scopes, captures and observers, on the host device:
  * with 100, 10,000 and 100,000 of each. Streams, and what begins on them, go up to 60,000, since
- * there are no more. Each column is a process of its own. Every pool has a block, and every stream
- * had one. The kernel limits the mappings of a process: so beyond the first 10,000, pools have the
+ * there are no more. Each column has processes of its own. Every pool has a block, and every stream
+ * had one. Streams of registrable pools and with plain segments go up to 10,000. The kernel limits the mappings of a process: so beyond the first 10,000, pools have the
  * caller's allocator, and streams give their memory back. Microseconds per call,
  * the best of three times a hundred calls; of listings, nanoseconds per object. Prints a table.
  *
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define COLUMNS 3
-#define ROWS 40
+#define ROWS 48
 #define CALLS 100
 #define TIMES 3
 #define MAPPED 10000 /* pools whose memory is mapped, and streams that keep their blocks */
@@ -29,7 +29,7 @@
 
 /* What a child measures. */
 struct result {
-    char name[64];
+    char name[96];
     double value;
     bool listing;
 };
@@ -117,7 +117,7 @@ static void callers_free(void *pointer, size_t size, int device, void *stream, v
     free(pointer);
 }
 
-static tarn_pool *pool_make(bool mapped)
+static tarn_pool *pool_of(bool mapped, bool helps)
 {
     const tarn_pool_allocator allocator = {
         .size = sizeof allocator, .alloc = callers_alloc, .free = callers_free};
@@ -125,11 +125,17 @@ static tarn_pool *pool_make(bool mapped)
         .size = sizeof sizes, .small_segment = 65536, .large_segment = 65536};
     const tarn_pool_options options = {.size = sizeof options,
                                        .device = TARN_CURRENT_DEVICE,
-                                       .allocator = &allocator,
-                                       .sizes = &sizes};
+                                       .use_on_oom = helps,
+                                       .allocator = mapped ? NULL : &allocator,
+                                       .sizes = mapped ? NULL : &sizes};
     tarn_pool *pool = NULL;
-    must(tarn_pool_create(mapped ? NULL : &options, &pool));
+    must(tarn_pool_create(&options, &pool));
     return pool;
+}
+
+static tarn_pool *pool_make(bool mapped)
+{
+    return pool_of(mapped, false);
 }
 
 static tarn_pool *mapped_pool(size_t i)
@@ -242,12 +248,17 @@ static void memory_is_short(size_t i)
         exit(1);
 }
 
-static void measure_shortage(const char *name, const char *first, size_t objects)
+static size_t reserved(void)
 {
     tarn_stats stats = {.size = sizeof stats};
-    must(tarn_device_trim(0, 0));
     must(tarn_device_stats_get(0, &stats));
-    must(tarn_device_limit_set(0, (size_t)stats.reserved_bytes[0].current));
+    return (size_t)stats.reserved_bytes[0].current;
+}
+
+static void measure_shortage(const char *name, const char *first, size_t objects)
+{
+    must(tarn_device_trim(0, 0));
+    must(tarn_device_limit_set(0, reserved()));
     measure_listing(first, memory_is_short, objects);
     measure(name, memory_is_short);
     must(tarn_device_limit_set(0, TARN_NO_LIMIT));
@@ -351,6 +362,11 @@ static void measure_streams(void)
     }
     measure_shortage("a request that no memory serves, beside streams",
                      "the first such, after all streams have changed", stream_count());
+    must(tarn_device_limit_set(0, reserved()));
+    must(tarn_configuration_set("compaction:on_oom"));
+    measure("the same with `compaction:on_oom`", memory_is_short);
+    must(tarn_configuration_set("all:default"));
+    must(tarn_device_limit_set(0, TARN_NO_LIMIT));
     measure("streams: lease one, first allocation, free", stream_begins);
     measure("`tarn_pool_suspend()`, `tarn_pool_resume()` beside streams", pool_sleeps_beside);
     measure("growth of a stream's memory", stream_grows);
@@ -360,6 +376,97 @@ static void measure_streams(void)
     for (size_t i = 0; i < stream_count() && i < MAPPED; i++)
         must(tarn_free(each[i]));
     free(each);
+}
+
+/* What may help in a shortage ------------------------------------------------------------------ */
+
+static tarn_pool *helper;
+
+/* Only the last pool has so much, which was freed. */
+static void pool_helps(size_t i)
+{
+    void *block = NULL;
+    (void)i;
+    must(tarn_alloc_on(own, LACKING, &block));
+    must(tarn_free(block));
+}
+
+static void measure_helpers(void)
+{
+    void *block = NULL;
+    pools = room_for(number, sizeof *pools);
+    for (size_t i = 0; i < number; i++) {
+        pools[i] = pool_of(i < MAPPED, true);
+        must(tarn_pool_alloc(pools[i], own, 4096, &block));
+    }
+    must(tarn_device_limit_set(0, reserved()));
+    memory_is_short(0); /* looks at all, once */
+    measure("a request that no memory serves, beside pools with `use_on_oom`", memory_is_short);
+    must(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    helper = pool_of(true, true);
+    must(tarn_pool_alloc(helper, own, LACKING, &block));
+    must(tarn_free(block));
+    must(tarn_device_limit_set(0, reserved()));
+    measure("the same, and one of them serves it; free", pool_helps);
+}
+
+static tarn_pool *registered;
+
+static void registered_is_short(size_t i)
+{
+    void *block = NULL;
+    (void)i;
+    if (tarn_pool_alloc(registered, own, LACKING, &block) != TARN_ERROR_OUT_OF_MEMORY)
+        exit(1);
+}
+
+static size_t segment_count;
+
+static void segments_are_listed(size_t i)
+{
+    tarn_mapping *segments = room_for(segment_count, sizeof *segments);
+    (void)i;
+    must(tarn_pool_segments_get(registered, segments, segment_count, &segment_count));
+    free(segments);
+}
+
+/* Streams of one registrable pool, each with a segment that is free. */
+static void measure_registrable(void)
+{
+    const tarn_pool_options options = {
+        .size = sizeof options, .device = TARN_CURRENT_DEVICE, .registrable = true};
+    tarn_stats stats = {.size = sizeof stats};
+    void *block = NULL;
+    must(tarn_pool_create(&options, &registered));
+    segment_count = number < MAPPED ? number : MAPPED;
+    for (size_t i = 0; i < segment_count; i++) {
+        tarn_stream stream;
+        must(tarn_stream_lease(0, 0, &stream));
+        must(tarn_pool_stats_get(registered, &stats)); /* no room for a large segment */
+        must(tarn_pool_limit_set(registered,
+                                 (size_t)stats.reserved_bytes[0].current + ((size_t)4 << 20)));
+        must(tarn_pool_alloc(registered, stream, 4096, &block));
+        must(tarn_free(block));
+    }
+    measure("a request that no memory of a registrable pool serves, beside its streams",
+            registered_is_short);
+    measure_listing("`tarn_pool_segments_get()`", segments_are_listed, segment_count);
+}
+
+/* Segments of other streams, none of which is garbage. */
+static void measure_garbage(void)
+{
+    void *block = NULL;
+    size_t count = number < MAPPED ? number : MAPPED;
+    must(tarn_configuration_set("segments:plain,garbage_collection_threshold:0.01"));
+    for (size_t i = 0; i < count; i++) {
+        tarn_stream stream;
+        must(tarn_stream_lease(0, 0, &stream));
+        must(tarn_alloc_on(stream, 4096, &block));
+    }
+    must(tarn_device_limit_set(0, reserved() + ((size_t)16 << 30)));
+    heap_grows(0); /* looks at all, once */
+    measure("growth above `garbage_collection_threshold`, beside streams", heap_grows);
 }
 
 /* Scopes, captures, observers ------------------------------------------------------------------ */
@@ -493,6 +600,9 @@ int main(int count, char **arguments)
         number = numbers[i];
         lines = run(measure_pools, rows[i]);
         lines += run(with_streams, rows[i] + lines);
+        lines += run(measure_helpers, rows[i] + lines);
+        lines += run(measure_registrable, rows[i] + lines);
+        lines += run(measure_garbage, rows[i] + lines);
     }
     printf("| call |");
     for (size_t i = 0; i < columns; i++)

@@ -39,6 +39,7 @@
 #include "base/thread/process.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/help.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/parked.h"
 #include "memory/plan/plan.h"
@@ -190,23 +191,26 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* Rounds a request and its red zones by the rules of a store. In virtual memory a block that no
- * slab serves has at least one page, so that no two blocks begin in one page. All blocks of a slab
- * have front zones of one size. */
-static void request_round(const struct store *store, struct request *request)
+/* Bytes of a request with its red zones, before rounding. */
+static size_t whole_of(const struct request *request)
 {
-    size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
-    const struct store_traits *kind = &store->kind;
-    /* Slabs belong to threads, and their blocks to the program. */
-    bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs;
-    if (!kind->pieces) {
-        request->size = config_round(memory_config(), whole);
-        request->slab = slab && !store_has(store, STORE_NO_SLABS) &&
-                        request->size <= store_rules(store).slab_most && slab_serves(request);
-        return;
-    }
+    size_t front = request->front;
+    return request->requested + (front ? front + ZONE_BEHIND : 0);
+}
+
+/* Whether a slab may serve a request, by all except its size. All blocks of a slab have front zones
+ * of one size. Slabs belong to threads, and their blocks to the program. */
+static bool slab_may_serve(const struct store_traits *kind, const struct request *request)
+{
+    return request->front <= TARN_BLOCK_UNIT && !request->own && kind->slabs;
+}
+
+/* A block that no slab serves has at least one page, so that no two blocks begin in one page. */
+static void round_for_pieces(const struct store_traits *kind, struct request *request)
+{
+    size_t whole = whole_of(request);
     request->size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
-    request->slab = slab && slab_serves(request);
+    request->slab = slab_may_serve(kind, request) && slab_serves(request);
     if (request->slab)
         return;
     request->size = config_round(memory_config(), whole);
@@ -214,21 +218,86 @@ static void request_round(const struct store *store, struct request *request)
         request->size = MAP_PAGE;
 }
 
+/* Rounds a request and its red zones by the rules of a store. */
+static void request_round(const struct store *store, struct request *request)
+{
+    if (store->kind.pieces) {
+        round_for_pieces(&store->kind, request);
+        return;
+    }
+    request->size = config_round(memory_config(), whole_of(request));
+    request->slab = slab_may_serve(&store->kind, request) && !store_has(store, STORE_NO_SLABS) &&
+                    request->size <= store_rules(store).slab_most && slab_serves(request);
+}
+
+#define HELP_SEARCHES 6
+
+/* Adds searches for a free span of `size` bytes, which begins at any multiple of `alignment`: first
+ * where it certainly fits, then where it fits if the span begins at the right place. */
+static size_t search_spans(struct help_search *searches, unsigned kind, size_t size,
+                           size_t alignment)
+{
+    size_t sure = size + alignment - TARN_BLOCK_UNIT;
+    searches[0] = (struct help_search){.kind = kind, .least = sure, .most = SIZE_MAX};
+    searches[1] = (struct help_search){.kind = kind, .least = size, .most = sure - 1};
+    return sure > size ? 2 : 1;
+}
+
+/* Where a request may be served in pools with `use_on_oom`. Segments have rules of their own: one
+ * that is large enough may still not serve. Returns the number of searches. */
+static size_t searches_of(const struct request *request, struct help_search *searches)
+{
+    struct request in_pieces = *request;
+    size_t count = 0, size = config_round(memory_config(), whole_of(request));
+    round_for_pieces(&store_kinds[KIND_VIRTUAL], &in_pieces);
+    unsigned class = in_pieces.slab ? slab_class(in_pieces.size) : 0;
+    if (in_pieces.slab)
+        searches[count++] = (struct help_search){.kind = class};
+    if (size <= SLAB_MOST && (!in_pieces.slab || slab_class(size) != class))
+        searches[count++] = (struct help_search){.kind = slab_class(size)};
+    count +=
+        in_pieces.slab
+            ? search_spans(searches + count, OFFER_OF_PIECES, slab_span_size(class), MAP_PAGE)
+            : search_spans(searches + count, OFFER_OF_PIECES, in_pieces.size, request->alignment);
+    return count + search_spans(searches + count, OFFER_OF_SEGMENTS, size, request->alignment);
+}
+
+/* Takes free memory of a pool for a request of another. A slot may be of any thread's slab: if it
+ * were only of this thread's, many pools might have one that does not help. */
+static bool helper_alloc(struct pool *pool, struct heap *heap, const struct request *request,
+                         uintptr_t *address, size_t *size)
+{
+    struct used used = {0};
+    struct request own = *request;
+    request_round(&pool->store, &own);
+    if (own.slab && cache_take_any(heap, &own, address) == TARN_OK) {
+        *size = slab_slot_size(own.size);
+        return true;
+    }
+    return heap_block_alloc(heap, &own, false, address, size, &used) == TARN_OK;
+}
+
 /* When the default pool has no memory: takes free memory of a pool with `use_on_oom`. The block
  * belongs to that pool for its whole life. Returns its heap, or NULL. */
 static struct heap *spare_block_alloc(struct heap *heap, const struct request *request,
                                       uintptr_t *address, size_t *size)
 {
+    struct help_search searches[HELP_SEARCHES];
     struct heap *found = NULL;
-    for (struct pool *pool = pool_spare_next(heap, NULL); pool;
-         pool = pool_spare_next(heap, pool)) {
-        struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
-        struct used used = {0};
-        struct request own = *request;
-        request_round(&pool->store, &own);
-        if (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK)
-            found = other;
+    struct pool *pool = NULL;
+    if (!store_is_default(heap->store) || !atomic_load(&heap->arena->helpers))
+        return NULL;
+    heaps_sum_helpers(heap->arena);
+    size_t count = searches_of(request, searches);
+    for (size_t i = 0; i < count && !found; i++) {
+        searches[i].stream = heap->stream;
+        while (!found && (pool = pool_spare_next(heap->arena, &searches[i], pool))) {
+            struct heap *other = heap_if_used(&pool->store, heap->stream);
+            found = other && helper_alloc(pool, other, request, address, size) ? other : NULL;
+        }
     }
+    if (pool)
+        atomic_fetch_sub(&pool->visits, 1);
     return found;
 }
 

@@ -116,13 +116,13 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
                 : plain              ? KIND_PLAIN
                                      : KIND_VIRTUAL,
                 STORE_OF_POOL | (options->no_split ? STORE_NO_SPLIT : 0) |
-                    (no_slabs ? STORE_NO_SLABS : 0));
+                    (no_slabs ? STORE_NO_SLABS : 0) |
+                    (options->use_on_oom ? STORE_HELPS : 0));
     if (options->no_remap)
         store->flags &= ~(unsigned)STORE_REMAPS;
     store->sizes = *options->sizes;
     if (options->allocator)
         store->allocator = *options->allocator;
-    pool->use_on_oom = options->use_on_oom;
 }
 
 tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)

@@ -619,6 +619,73 @@ static void help_costs_no_more_beside_pools_that_give_none(void)
     CHECK(costs[1] < bound(costs[0]));
 }
 
+/* A request in vain, while what may help is asked: compaction, and pools that help out. */
+static void cost_of_a_shortage(void)
+{
+    void *block = NULL;
+    GIVES(tarn_alloc_on(own, 64 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
+}
+
+static tarn_pool *of_ranks;
+
+static void cost_of_a_shortage_of_ranks(void)
+{
+    void *block = NULL;
+    GIVES(tarn_pool_alloc(of_ranks, own, 64 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
+}
+
+/* Pools that help out, with a block each, and streams of a registrable pool with a free segment. */
+static void helpers_grow(size_t count)
+{
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (; pools_present < count; pools_present++) {
+        tarn_pool *pool = pool_with((tarn_pool_options){.use_on_oom = true});
+        bystanders[pools_present] = pool;
+        bystander_blocks[pools_present] = alloc_in(pool, own, 4096);
+        OK(tarn_pool_limit_set(of_ranks, (pools_present + 1) * 4 * MIB));
+        OK(tarn_free(alloc_in(of_ranks, lease(0), 4096)));
+    }
+    OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[0].current));
+}
+
+static void a_shortage_costs_no_more_for_what_might_have_helped(void)
+{
+    double costs[2], ranks[2];
+    host_start_with(1, MEMORY);
+    OK(tarn_configuration_set("compaction:on_oom"));
+    own = lease(0);
+    of_ranks = pool_with((tarn_pool_options){.registrable = true});
+    for (int many = 0; many < 2; many++) {
+        helpers_grow(many ? MANY : FEW);
+        costs[many] = cost(cost_of_a_shortage, many ? bound(costs[0]) : INFINITY);
+        ranks[many] = cost(cost_of_a_shortage_of_ranks, many ? bound(ranks[0]) : INFINITY);
+    }
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "a shortage", costs[0], FEW, costs[1],
+           MANY);
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "of a registrable pool", ranks[0], FEW,
+           ranks[1], MANY);
+    fflush(stdout);
+    CHECK(costs[1] < bound(costs[0]) && ranks[1] < bound(ranks[0]));
+}
+
+/* Growth above the threshold, beside streams whose segments are in use. */
+static void growth_costs_no_more_while_garbage_is_collected(void)
+{
+    double costs[2];
+    host_start_with(1, MEMORY);
+    OK(tarn_configuration_set("segments:plain,garbage_collection_threshold:0.0001"));
+    own = lease(0);
+    for (int many = 0; many < 2; many++) {
+        for (; streams_present < (many ? MANY : FEW); streams_present++)
+            bystander_blocks[streams_present] = alloc_on(lease(0), 4096);
+        costs[many] = cost(cost_of_growth, many ? bound(costs[0]) : INFINITY);
+    }
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "growth with garbage", costs[0], FEW,
+           costs[1], MANY);
+    fflush(stdout);
+    CHECK(costs[1] < bound(costs[0]));
+}
+
 /* Sleeps --------------------------------------------------------------------------------------- */
 
 #define SLEEPERS 64
@@ -670,6 +737,8 @@ int main(void)
         CHILD_TEST(ten_thousand_of_everything),
         CHILD_TEST(no_call_costs_more_for_all_the_others),
         CHILD_TEST(help_costs_no_more_beside_pools_that_give_none),
+        CHILD_TEST(a_shortage_costs_no_more_for_what_might_have_helped),
+        CHILD_TEST(growth_costs_no_more_while_garbage_is_collected),
         CHILD_TEST(a_sleep_waits_for_the_device_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -320,6 +320,31 @@ static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(voi
     nothing_is_left(0);
 }
 
+/* What is still in use cannot go, however old it is. It does not count for the age from which others
+ * go. */
+static void an_old_segment_in_use_keeps_no_younger_one(void **state)
+{
+    (void)state;
+    OK(tarn_configuration_set("garbage_collection_threshold:0.5"));
+    void *old = alloc_on(other, 100 * MIB), *used = alloc_on(own, 60 * MIB);
+    work_on(other, old, 1, 1000000000);
+    OK(tarn_free(old));
+    for (int i = 0; i < 20; i++) {
+        OK(tarn_free(used));
+        used = alloc_on(own, 60 * MIB);
+    }
+    OK(tarn_free(alloc_on(own, 98 * MIB)));
+    CHECK(segments() == 3 && reserved() == (int64_t)(258 * MIB));
+    void *wide = alloc_on(own, 110 * MIB);
+    CHECK(segments() == 3 && reserved() == (int64_t)(270 * MIB)); /* only the 98 MiB went */
+    verify(0);
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_free(wide));
+    OK(tarn_free(used));
+    time_pass(1000000000);
+    nothing_is_left(0);
+}
+
 static void below_the_threshold_nothing_goes(void **state)
 {
     (void)state;
@@ -517,6 +542,7 @@ int main(void)
         cmocka_unit_test(retired_streams_leave_their_segments_to_others),
         cmocka_unit_test(a_slab_out_of_a_large_segment_leaves_its_neighbours_alone),
         cmocka_unit_test(segments_that_were_not_used_for_long_go_before_a_new_one_is_made),
+        cmocka_unit_test(an_old_segment_in_use_keeps_no_younger_one),
         cmocka_unit_test(below_the_threshold_nothing_goes),
         cmocka_unit_test(the_settings_of_oversize_segments_count_and_are_echoed),
         cmocka_unit_test(oversize_counts_survive_a_change_of_the_limit),

@@ -9,6 +9,7 @@
  *
  * TARN_CROWD is the number; TARN_SEED the seed. */
 #include "memory/heap/heap.h"
+#include "memory/pressure/compact.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -177,6 +178,12 @@ static tarn_stream *streams;
 static tarn_pool **pools;
 static void **first, **second;
 
+static size_t crowd_size(void)
+{
+    const char *number = getenv("TARN_CROWD");
+    return number ? strtoul(number, NULL, 10) : CROWD;
+}
+
 static size_t looks_of_a_failure(void)
 {
     uint64_t before = arena_if_used(0)->looks;
@@ -186,8 +193,7 @@ static size_t looks_of_a_failure(void)
 
 static void a_failure_looks_at_few_heaps(void)
 {
-    const char *number = getenv("TARN_CROWD");
-    size_t crowd = number ? strtoul(number, NULL, 10) : CROWD;
+    size_t crowd = crowd_size();
     host_start_with(1, 96 * 1024 * MIB);
     ours = lease(0);
     streams = calloc(crowd, sizeof *streams);
@@ -235,6 +241,290 @@ static void a_failure_looks_at_few_heaps(void)
     free(second);
 }
 
+/* Heaps that a call has looked at. */
+static size_t looks_since(uint64_t before)
+{
+    return (size_t)(arena_if_used(0)->looks - before);
+}
+
+/* Streams with a small block each. */
+static size_t begin_crowd(void)
+{
+    size_t crowd = crowd_size();
+    ours = lease(0);
+    streams = calloc(crowd, sizeof *streams);
+    first = calloc(crowd, sizeof *first);
+    CHECK(streams && first);
+    for (size_t i = 0; i < crowd; i++) {
+        streams[i] = lease(0);
+        first[i] = alloc_on(streams[i], 4096);
+    }
+    return crowd;
+}
+
+static void end_crowd(size_t crowd)
+{
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (size_t i = 0; i < crowd; i++) {
+        OK(tarn_free(first[i]));
+        OK(tarn_stream_return(streams[i]));
+    }
+    OK(tarn_stream_return(ours));
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(streams);
+    free(first);
+}
+
+/* Driver calls of a failure. */
+static uint64_t calls_of_a_failure(void)
+{
+    uint64_t before = all_calls(0);
+    CHECK(!tried(ours, 32 * MIB));
+    return all_calls(0) - before;
+}
+
+/* A compaction waits for all streams, and goes through all heaps. So it is made only if the memory
+ * between live blocks would suffice. */
+static void a_failure_does_not_compact_in_vain(void)
+{
+    host_start_with(1, 96 * 1024 * MIB);
+    OK(tarn_configuration_set("compaction:on_oom"));
+    size_t crowd = begin_crowd();
+    void *before = alloc_on(streams[1], 7 * MIB), *between = alloc_on(streams[1], MIB + 5000),
+         *behind = alloc_on(streams[1], 11 * MIB);
+    OK(tarn_free(before));
+    OK(tarn_free(behind));
+    limit_to_reserved();
+    (void)calls_of_a_failure();
+    size_t looks = looks_of_a_failure();
+    uint64_t calls = calls_of_a_failure();
+    fprintf(stderr, "a failure beside %zu streams: %zu looks, %llu driver calls\n", crowd, looks,
+            (unsigned long long)calls);
+    CHECK(looks <= FEW && calls <= FEW);
+    calls = all_calls(0);
+    void *block = tried(ours, 12 * MIB); /* what lies around the block suffices */
+    CHECK(block && all_calls(0) - calls >= crowd);
+    OK(tarn_free(block));
+    OK(tarn_free(between));
+    end_crowd(crowd);
+}
+
+/* Bytes that wait for another stream may make room between blocks: they count as if they did. */
+static void what_waits_may_be_compacted(void)
+{
+    host_start_with(1, 512 * MIB);
+    OK(tarn_configuration_set("compaction:on_oom"));
+    ours = lease(0);
+    theirs = lease(0);
+    void *before = alloc_on(theirs, 7 * MIB), *between = alloc_on(theirs, MIB + 5000),
+         *behind = alloc_on(theirs, 11 * MIB);
+    limit_to_reserved();
+    struct arena *arena = arena_if_used(0);
+    CHECK(!tried(ours, 12 * MIB));
+    CHECK(!compact_may_free(&arena->store, 1));
+    OK(tarn_record_stream(before, ours));
+    OK(tarn_record_stream(behind, ours));
+    work_on(ours, before, 1, 1000000);
+    OK(tarn_free(before));
+    OK(tarn_free(behind));
+    CHECK(compact_may_free(&arena->store, 12 * MIB));
+    void *block = tried(ours, 12 * MIB);
+    CHECK(block);
+    OK(tarn_free(block));
+    OK(tarn_free(between));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_stream_return(ours));
+    OK(tarn_stream_return(theirs));
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+#define OLD 64 /* streams with a large segment that is free */
+
+static size_t segments_now(void)
+{
+    return (size_t)stats_of(0).segment[0].current;
+}
+
+/* A growth above the threshold comes to the heaps whose segments it gives back. */
+static void a_collection_of_garbage_looks_at_few_heaps(void)
+{
+    host_start_with(1, 96 * 1024 * MIB);
+    OK(tarn_configuration_set("segments:plain,garbage_collection_threshold:0.5"));
+    size_t crowd = begin_crowd(), went = 0;
+    void *taken[OLD], *kept[OLD];
+    for (size_t i = 0; i < OLD; i++)
+        taken[i] = alloc_on(streams[i * (crowd / OLD)], 20 * MIB);
+    for (size_t i = 0; i < OLD; i++) { /* each search makes those before it older */
+        OK(tarn_free(taken[i]));
+        OK(tarn_free(alloc_on(ours, 30 * MIB)));
+    }
+    for (size_t i = 0; i < 6; i++) {
+        size_t segments = segments_now(), reserved = (size_t)stats_of(0).reserved_bytes[0].current;
+        OK(tarn_device_limit_set(0, 2 * (reserved - 10 * MIB)));
+        uint64_t before = arena_if_used(0)->looks;
+        kept[i] = alloc_on(ours, 40 * MIB);
+        size_t gone = segments + 1 - segments_now(), looks = looks_since(before);
+        fprintf(stderr, "growth %zu gives %zu segments back: %zu looks\n", i, gone, looks);
+        CHECK(gone && (i == 0 || looks <= FEW + gone)); /* at all, once */
+        went += gone;
+    }
+    CHECK(went > OLD / 2 && went <= OLD + 1);
+    for (size_t i = 0; i < 6; i++)
+        OK(tarn_free(kept[i]));
+    end_crowd(crowd);
+}
+
+/* Streams of a registrable pool give each other nothing, however much is free there. */
+static void a_registrable_pool_does_not_look_at_its_other_streams(void)
+{
+    size_t crowd = crowd_size(), count = 0;
+    tarn_pool *pool = NULL;
+    void *block = NULL;
+    host_start_with(1, 96 * 1024 * MIB);
+    ours = lease(0);
+    streams = calloc(crowd, sizeof *streams);
+    tarn_mapping *segments = calloc(crowd + 1, sizeof *segments);
+    CHECK(streams && segments);
+    pool = pool_with((tarn_pool_options){.registrable = true});
+    for (size_t i = 0; i < crowd; i++) {
+        streams[i] = lease(0);
+        OK(tarn_pool_limit_set(pool, (i + 1) * 4 * MIB)); /* so the segments are small */
+        block = alloc_in(pool, streams[i], 3 * MIB);
+        OK(tarn_free(block));
+    }
+    CHECK(!tried_in(pool, 3 * MIB));
+    for (int i = 0; i < 2; i++) {
+        uint64_t before = arena_if_used(0)->looks;
+        CHECK(!tried_in(pool, 3 * MIB));
+        CHECK(looks_since(before) <= FEW);
+    }
+    uint64_t before = arena_if_used(0)->looks;
+    OK(tarn_pool_segments_get(pool, segments, crowd + 1, &count));
+    fprintf(stderr, "a list of %zu segments: %zu looks\n", count, looks_since(before));
+    CHECK(count == crowd && looks_since(before) <= 3 * crowd);
+    for (size_t i = 1; i < 100; i++)
+        CHECK(segments[i].generation > segments[i - 1].generation);
+    OK(tarn_pool_segments_get(pool, segments, 2, &count));
+    CHECK(count == crowd && segments[0].generation < segments[1].generation);
+    OK(tarn_pool_release(pool));
+    for (size_t i = 0; i < crowd; i++)
+        OK(tarn_stream_return(streams[i]));
+    OK(tarn_stream_return(ours));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(streams);
+    free(segments);
+}
+
+#define HELD 64
+
+/* Pools with a slab of blocks of 4 KiB, in which one lives, and no other free memory. */
+static void begin_helpers(size_t crowd)
+{
+    ours = lease(0);
+    pools = calloc(crowd, sizeof *pools);
+    first = calloc(crowd, sizeof *first);
+    second = calloc(2 * crowd, sizeof *second);
+    CHECK(pools && first && second);
+    for (size_t i = 0; i < crowd; i++) {
+        pools[i] = pool_with((tarn_pool_options){.use_on_oom = true});
+        first[i] = alloc_in(pools[i], ours, 4096);
+        second[2 * i] = alloc_in(pools[i], ours, MIB);
+        second[2 * i + 1] = alloc_in(pools[i], ours, 960 * 1024);
+    }
+    limit_to_reserved();
+}
+
+/* Looks of a request that some pool serves, or, if `helper` is NULL, that none serves. */
+static size_t looks_for(size_t size, tarn_pool *helper)
+{
+    tarn_block_info info = {.size = sizeof info};
+    uint64_t before = arena_if_used(0)->looks;
+    void *block = tried(ours, size);
+    size_t looks = looks_since(before);
+    CHECK(!block == !helper);
+    if (!block)
+        return looks;
+    OK(tarn_pointer_info_get(block, &info));
+    CHECK(info.pool.second == pool_info_of(helper).id.second);
+    OK(tarn_free(block));
+    return looks;
+}
+
+static void *slot_of_another_thread(void *pool)
+{
+    void *block = alloc_in(pool, ours, 2048);
+    return block;
+}
+
+/* The index leads to a pool that can serve a request, by the length of what is free or by the size
+ * of its slots, whosever slab has them. */
+static void a_shortage_asks_only_pools_that_can_help(void)
+{
+    size_t crowd = crowd_size(), which = crowd / 2;
+    pthread_t thread;
+    void *theirs_block = NULL;
+    host_start_with(1, 96 * 1024 * MIB);
+    begin_helpers(crowd);
+    (void)looks_for(8192, NULL);
+    size_t looks = looks_for(8192, NULL);
+    fprintf(stderr, "a failure beside %zu pools that may help: %zu looks\n", crowd, looks);
+    CHECK(looks <= FEW && looks_for(700000, NULL) <= FEW);
+    OK(tarn_free(first[which])); /* its slab can be of another class now */
+    CHECK(looks_for(8192, pools[which]) <= FEW);
+    first[which] = alloc_in(pools[which], ours, 4096);
+    OK(tarn_free(second[2 * which]));
+    CHECK(looks_for(700000, pools[which]) <= FEW && looks_for(700000, pools[which]) <= FEW);
+    CHECK(looks_for(2 * MIB, NULL) <= FEW);
+    void *left = NULL;
+    CHECK(pthread_create(&thread, NULL, slot_of_another_thread, pools[which]) == 0);
+    CHECK(pthread_join(thread, &theirs_block) == 0);
+    left = alloc_in(pools[which], ours, 1024 * 1024 - 65536); /* only its slots are left */
+    CHECK(looks_for(2048, pools[which]) <= FEW && looks_for(2560, NULL) <= FEW);
+    OK(tarn_free(left));
+    OK(tarn_free(theirs_block));
+    second[2 * which] = alloc_in(pools[which], ours, MIB);
+    CHECK(looks_for(700000, NULL) <= FEW);
+
+    /* What is held gives nothing, and is asked once. */
+    for (size_t i = 0; i < HELD; i++) {
+        OK(tarn_free(second[2 * i]));
+        OK(tarn_pool_hold(pools[i], NULL));
+    }
+    CHECK(looks_for(700000, NULL) >= HELD);
+    looks = looks_for(700000, NULL);
+    fprintf(stderr, "and %d of them held, with memory: %zu looks\n", HELD, looks);
+    CHECK(looks <= FEW);
+    OK(tarn_pool_hold(pools[5], NULL));
+    OK(tarn_pool_unhold(pools[5]));
+    CHECK(looks_for(700000, NULL) <= FEW);
+    OK(tarn_pool_unhold(pools[5]));
+    CHECK(looks_for(700000, pools[5]) <= FEW);
+    for (size_t i = 0; i < HELD; i++) {
+        if (i != 5)
+            OK(tarn_pool_unhold(pools[i]));
+        second[2 * i] = NULL;
+    }
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    verify(0);
+    for (size_t i = 0; i < crowd; i++) {
+        OK(tarn_free(first[i]));
+        OK(tarn_free(second[2 * i]));
+        OK(tarn_free(second[2 * i + 1]));
+        OK(tarn_pool_release(pools[i]));
+    }
+    OK(tarn_stream_return(ours));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(pools);
+    free(first);
+    free(second);
+}
+
 /* A storm ------------------------------------------------------------------------------------ */
 
 #define THREADS 3
@@ -253,6 +543,12 @@ struct worker {
     pthread_t thread;
     uint64_t random;
 };
+
+/* The first two help out. */
+static tarn_pool *pool_of_storm_made(int i)
+{
+    return pool_with((tarn_pool_options){.use_on_oom = i < 2});
+}
 
 static void allocate_any(uint64_t *random, void **block)
 {
@@ -328,7 +624,7 @@ static void no_heap_is_forgotten(void)
     for (int i = 0; i < STREAMS; i++)
         of_storm[i] = lease(0);
     for (int i = 0; i < POOLS; i++)
-        OK(tarn_pool_create(NULL, &pool_of_storm[i]));
+        pool_of_storm[i] = pool_of_storm_made(i);
     for (int i = 0; i < LIVE; i++)
         pthread_mutex_init(&live[i].lock, NULL);
     for (int round = 0; round < ROUNDS; round++) {
@@ -339,10 +635,15 @@ static void no_heap_is_forgotten(void)
         for (int i = 0; i < THREADS; i++)
             CHECK(pthread_join(workers[i].thread, NULL) == 0);
         static const size_t sizes[] = {4 * MIB, 2 * MIB, 8 * MIB, 20 * MIB};
+        bool held = round % 4 == 3;
+        if (held)
+            OK(tarn_pool_hold(pool_of_storm[0], NULL));
         exhaust(of_storm[random_next(&random) % STREAMS], sizes[random_next(&random) % 4], &random);
+        if (held)
+            OK(tarn_pool_unhold(pool_of_storm[0]));
         if (round % 16 == 9) {
             OK(tarn_pool_release(pool_of_storm[round % POOLS]));
-            OK(tarn_pool_create(NULL, &pool_of_storm[round % POOLS]));
+            pool_of_storm[round % POOLS] = pool_of_storm_made(round % POOLS);
         }
         if (round % 16 == 12) {
             OK(tarn_pool_suspend(pool_of_storm[round % POOLS], true));
@@ -370,6 +671,11 @@ int main(void)
         CHILD_TEST(a_large_block_is_found),
         CHILD_TEST(the_memory_of_a_pool_that_ends_is_found),
         CHILD_TEST(a_failure_looks_at_few_heaps),
+        CHILD_TEST(a_failure_does_not_compact_in_vain),
+        CHILD_TEST(what_waits_may_be_compacted),
+        CHILD_TEST(a_collection_of_garbage_looks_at_few_heaps),
+        CHILD_TEST(a_shortage_asks_only_pools_that_can_help),
+        CHILD_TEST(a_registrable_pool_does_not_look_at_its_other_streams),
         CHILD_TEST(no_heap_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,9 @@ struct heap_set {
 struct heap_sums {
     size_t free, waiting, tied; /* bytes; `tied`: free bytes in pieces that live blocks hold in
                                    place */
+    size_t holes;               /* bytes of whole granules that are free, where compaction may be */
+    size_t segments;            /* plain: large segments that are entirely free, */
+    uint64_t freed_at;          /* and the sum of their `freed_at` (span.h) */
 };
 
 /* What the arena's indices of stores contain of one store (owners.c). Under the arena's lock. */
@@ -117,10 +120,9 @@ struct store {
     struct store *next, *previous;
     struct tree_node by_id;
     struct store *next_left, *previous_left;
-    struct store *next_spare, *previous_spare; /* arena lock: in the list of pools with
-                                                  `use_on_oom` */
-    struct store *next_ended;                  /* in the arena's stack of pools without references
-                                                  that are not left behind yet */
+    struct store *next_ended; /* in the arena's stack of pools without references that are not left
+                                 behind yet */
+    struct store *next_told;  /* in the arena's stack `told` */
 
     atomic_uint holds;       /* graphs and open captures that use its addresses */
     atomic_bool left_behind; /* nothing can be allocated from it any more; its idle memory serves
@@ -136,7 +138,13 @@ struct store {
     struct heap_set retired; /* its heaps of retired streams that may have memory */
     struct heap_set givers;  /* its heaps that may have something for others; empty if the store
                                 serves every store */
+    struct heap_set aside;   /* its heaps whose offers a search has set aside, because the store was
+                                held (heap/help.c) */
+    atomic_bool is_aside;    /* there may be such heaps */
+    atomic_bool told;        /* it is on the arena's stack `told` */
     struct tree summed;      /* sets_lock: its heaps with free memory, by their longest free span */
+    struct tree aged;        /* sets_lock: its heaps with free large segments, by the one that has
+                                been free the longest */
     struct heap_sums sums;   /* sets_lock: sums over its heaps */
 };
 
@@ -178,7 +186,10 @@ struct arena {
     struct tree leftovers;                   /* lock: stores left behind that have unmapped
                                                 pieces */
     size_t unmapped;                         /* lock: bytes of all unmapped pieces */
-    struct store *spares;                    /* lock: private pools with `use_on_oom` */
+    atomic_uint helpers;                     /* private pools with `use_on_oom` */
+    struct tree offers;                      /* sets_lock: what their heaps could give
+                                                (heap/help.c) */
+    _Atomic(struct store *) told;            /* a stack of those whose hold has ended */
     struct store *left_first, *left_from;    /* lock: private pools left behind; where the next
                                                 attempt to destroy some begins */
     _Atomic(struct store *) ended;           /* a stack of private pools whose last reference was
@@ -211,8 +222,10 @@ struct arena {
                                                 (store_serves()) */
     struct heap_set givers;                  /* heaps of `common` that may have something for
                                                 others */
-    struct heap_set changed;                 /* heaps that have changed since `sums` */
+    struct heap_set changed;                 /* heaps that have changed since `sums`, */
+    struct heap_set changed_helpers;         /* and such heaps of pools with `use_on_oom` */
     struct heap_sums sums;                   /* sets_lock: over all heaps */
+    struct heap_sums common_sums;            /* sets_lock: over those of `common` */
     uint64_t looks;                          /* sets_lock: heaps that walks have looked at, for
                                                 tests */
     struct heap_set abandoned;               /* heaps of pools left behind that may have memory */
@@ -241,11 +254,16 @@ static inline struct store *store_default(struct arena *arena)
                                                                            : &arena->store;
 }
 
-/* Whether idle memory of `store` may be taken for `wanting`: `store` is the same one, the default
- * pool's, or of a pool left behind. */
+/* Whether idle memory of `store` may be taken for every store: it is the default pool's, or of a
+ * pool left behind. */
+static inline bool store_is_common(const struct store *store)
+{
+    return store_is_default(store) || atomic_load(&store->left_behind);
+}
+/* Whether idle memory of `store` may be taken for `wanting`. */
 static inline bool store_serves(const struct store *store, const struct store *wanting)
 {
-    return store == wanting || store_is_default(store) || atomic_load(&store->left_behind);
+    return store == wanting || store_is_common(store);
 }
 
 /* Whether the store's memory is announced to tools: not that of a caller's allocator, and not
@@ -407,7 +425,7 @@ struct piece *unmapped_pop_locked(struct store *store);
 tarn_status store_release_unmapped(struct store *store, size_t keep);
 /* Whether the mappings in the store's addresses must stay: a capture or a graph uses them, or the
  * store is suspended. */
-static inline bool store_is_held(struct store *store)
+static inline bool store_is_held(const struct store *store)
 {
     return atomic_load(&store->holds) || atomic_load(&store->suspended);
 }

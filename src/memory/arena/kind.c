@@ -9,7 +9,7 @@ const struct store_traits store_kinds[STORE_KINDS] = {
     [KIND_VIRTUAL] =
         {
             .name = "virtual",
-            .may = STORE_OF_POOL | STORE_REMAPS,
+            .may = STORE_OF_POOL | STORE_REMAPS | STORE_HELPS,
             .pieces = true,
             .reuses = true,
             .slabs = true,
@@ -34,7 +34,7 @@ const struct store_traits store_kinds[STORE_KINDS] = {
     [KIND_PLAIN] =
         {
             .name = "plain",
-            .may = STORE_OF_POOL | STORE_NO_SPLIT | STORE_NO_SLABS | STORE_KEPT,
+            .may = STORE_OF_POOL | STORE_NO_SPLIT | STORE_NO_SLABS | STORE_KEPT | STORE_HELPS,
             .whole = true,
             .has_rules = true,
             .reuses = true,

@@ -26,6 +26,8 @@ enum store_flag {
     STORE_NO_SPLIT = 4, /* a segment serves one block only */
     STORE_NO_SLABS = 8, /* small blocks have their own spans too */
     STORE_KEPT = 16,    /* the memory outlives the process; the allocator is tarn's (keep.h) */
+    STORE_HELPS = 32,   /* `use_on_oom`: its free memory serves requests of the default pool that
+                           would fail */
 };
 
 /* What of a store another process can open. Each value includes those before it. */

@@ -8,6 +8,8 @@
 #include "memory/growth/registrable.h"
 #include "base/status.h"
 
+#include <stdlib.h>
+
 #define LEAST_SEGMENT ((size_t)32 << 20) /* bytes: so that there are few to register */
 
 static size_t round_up(size_t size, size_t unit)
@@ -125,32 +127,35 @@ tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size
 
 /* ---- The list ---- */
 
-/* The run of a heap with the lowest serial above `after`; NULL where there is none. */
-static const struct run *first_after_locked(const struct heap *heap, uint64_t after)
+static int by_serial(const void *a, const void *b)
 {
-    const struct run *first = NULL;
-    for (int zone = 0; zone < ZONES; zone++)
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
-            if (run->serial > after && (!first || run->serial < first->serial))
-                first = run;
-    return first;
+    const struct registrable_segment *x = a, *y = b;
+    return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-bool registrable_next(struct store *store, uint64_t *serial, uintptr_t *start, size_t *size)
+static size_t list_heap_locked(const struct heap *heap, struct registrable_segment *list,
+                               size_t room)
 {
-    uint64_t found = UINT64_MAX;
+    size_t count = 0;
+    for (int zone = 0; zone < ZONES; zone++)
+        for (const struct run *run = heap->zones[zone].runs; run; run = run->next, count++)
+            if (count < room)
+                list[count] =
+                    (struct registrable_segment){run->serial, run->start, run->end - run->start};
+    return count;
+}
+
+size_t registrable_list(struct store *store, struct registrable_segment *list, size_t room)
+{
+    size_t count = 0;
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
+        size_t listed = count < room ? count : room;
         mutex_lock(&heap->lock);
-        const struct run *run = heap->store == store ? first_after_locked(heap, *serial) : NULL;
-        if (run && run->serial < found) {
-            found = run->serial;
-            *start = run->start;
-            *size = run->end - run->start;
-        }
+        if (heap->store == store)
+            count += list_heap_locked(heap, list ? list + listed : NULL, room - listed);
         mutex_unlock(&heap->lock);
     }
-    if (found == UINT64_MAX)
-        return false;
-    *serial = found;
-    return true;
+    if (list)
+        qsort(list, count < room ? count : room, sizeof *list, by_serial);
+    return count;
 }

@@ -15,9 +15,15 @@
 tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **span);
 
-/* Walks over a store's segments in the order of their creation. `*serial` is the number of the
- * segment before, at first 0; it receives the number of the one found. False: there are no more.
- * Called with no lock held. */
-bool registrable_next(struct store *store, uint64_t *serial, uintptr_t *start, size_t *size);
+/* A segment, for the list of them. */
+struct registrable_segment {
+    uint64_t serial; /* its number in the store */
+    uintptr_t start;
+    size_t size; /* bytes */
+};
+
+/* Lists a store's segments in the order of their creation, up to `room`; returns their number. If
+ * that is more than `room`, those in the list are any of them. Called with no lock held. */
+size_t registrable_list(struct store *store, struct registrable_segment *list, size_t room);
 
 #endif

@@ -575,48 +575,72 @@ static bool release_oversize(struct heap *heap, size_t size)
 
 /* Garbage -------------------------------------------------------------------------------------- */
 
-/* The device's large segments that serve the default pool and are entirely free and idle: their
- * number, and the sum of their ages. */
+/* A collection of the default pool's large segments that are entirely free. */
 struct garbage {
     struct store *store;
-    uint64_t now, ages, count;
+    uint64_t now;      /* the store's `searches` */
+    uint64_t old;      /* the age from which segments go in this pass */
+    size_t freed;      /* bytes, in all passes */
+    size_t stuck;      /* old segments that could not go in this pass, */
+    uint64_t stuck_at; /* and the sum of their `freed_at` */
+    struct run *leaving;
 };
 
-static uint64_t age_of(const struct garbage *garbage, const struct span *span)
+/* Sets the average age of the segments, without those that could not go in the last pass. False:
+ * there are no others. */
+static bool garbage_age(struct garbage *garbage)
 {
-    return garbage->now > span->freed_at ? garbage->now - span->freed_at : 0;
+    size_t none = 0;
+    struct heap_sums sums = heaps_sums(garbage->store->arena, garbage->store, &none);
+    if (sums.segments <= garbage->stuck)
+        return false;
+    uint64_t count = sums.segments - garbage->stuck, since = count * garbage->now,
+             freed_at = sums.freed_at - garbage->stuck_at;
+    garbage->old = since > freed_at ? (since - freed_at) / count : 0;
+    return true;
 }
 
-static void garbage_count_locked(struct heap *heap, struct garbage *garbage)
+static bool is_old(const struct garbage *garbage, const struct span *span)
+{
+    uint64_t age = garbage->now > span->freed_at ? garbage->now - span->freed_at : 0;
+    return age >= garbage->old;
+}
+
+static void garbage_detach_locked(struct heap *heap, struct garbage *garbage)
 {
     heap_learn_locked(heap, true);
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node;
-         node = tree_next(node)) {
-        const struct span *span = TREE_ENTRY(node, struct span, by_size);
-        if (!is_ready_locked(heap, span))
-            continue;
-        garbage->count++;
-        garbage->ages += age_of(garbage, span);
-    }
-}
-
-/* Detaches segments whose age is at least the average. */
-static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, uint64_t old,
-                                    struct run **leaving)
-{
-    size_t bytes = 0;
     for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free), *next; node;
          node = next) {
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         next = tree_next(node);
-        if (!is_ready_locked(heap, span) || age_of(garbage, span) < old || !garbage->count)
+        if (span->previous || span->next || !is_old(garbage, span))
             continue;
-        garbage->count--;
-        garbage->ages -= age_of(garbage, span);
-        bytes += span->size;
-        segment_detach_locked(heap, span, leaving);
+        if (is_ready_locked(heap, span)) {
+            garbage->freed += span->size;
+            segment_detach_locked(heap, span, &garbage->leaving);
+        } else {
+            garbage->stuck++;
+            garbage->stuck_at += span->freed_at;
+        }
     }
-    return bytes;
+    heap_sum_locked(heap);
+}
+
+/* Detaches the old segments. Comes only to heaps that have some. */
+static void garbage_pass(struct garbage *garbage)
+{
+    struct store *store = garbage->store;
+    struct heap_age place = {0};
+    struct heap *heap;
+    uint64_t latest = garbage->old ? garbage->now - garbage->old : UINT64_MAX;
+    garbage->stuck = 0;
+    garbage->stuck_at = 0;
+    while ((heap = heap_next_aged(store, &place, latest))) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store)
+            garbage_detach_locked(heap, garbage);
+        mutex_unlock(&heap->lock);
+    }
 }
 
 /* Bytes reserved above the share of the limit, or of the memory, that the rules give. */
@@ -640,27 +664,16 @@ static void garbage_collect(struct store *store)
 {
     struct arena *arena = store->arena;
     struct garbage garbage = {.store = store, .now = atomic_load(&store->searches)};
-    size_t excess = store == &arena->store ? garbage_excess(store) : 0, freed = 0;
+    size_t excess = store == &arena->store ? garbage_excess(store) : 0;
     if (!excess)
         return;
-    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
-        mutex_lock(&heap->lock);
-        if (heap->store == store)
-            garbage_count_locked(heap, &garbage);
-        mutex_unlock(&heap->lock);
-    }
-    while (freed < excess && garbage.count) {
-        uint64_t old = garbage.ages / garbage.count;
-        size_t before = freed;
-        struct run *leaving = NULL;
-        for (struct heap *heap = heap_next_of(store, NULL); heap;
-             heap = heap_next_of(store, heap)) {
-            mutex_lock(&heap->lock);
-            if (heap->store == store)
-                freed += garbage_detach_locked(heap, &garbage, old, &leaving);
-            mutex_unlock(&heap->lock);
-        }
-        if (segments_release(leaving) || freed == before)
+    heaps_sum(arena);
+    while (garbage.freed < excess && garbage_age(&garbage)) {
+        size_t freed = garbage.freed, stuck = garbage.stuck;
+        garbage_pass(&garbage);
+        struct run *leaving = garbage.leaving;
+        garbage.leaving = NULL;
+        if (segments_release(leaving) || (garbage.freed == freed && garbage.stuck <= stuck))
             return;
     }
 }

@@ -392,6 +392,17 @@ static struct magazine_entry slot_take_locked(struct cache *cache, unsigned clas
     return entry;
 }
 
+static uintptr_t slot_hand_out_locked(struct cache *cache, const struct request *request,
+                                      struct magazine_entry entry)
+{
+    size_t size = slab_sizes[slab_class(request->size)];
+    slab_note_write(entry.note, size - request->requested, request->tag);
+    cache_count_taken(&cache->counts, size, request->requested);
+    trace_block(TRACE_alloc, cache->heap, entry.address, request->requested, request->tag);
+    publish_if_due_locked(cache);
+    return entry.address;
+}
+
 tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
                        uintptr_t *address)
 {
@@ -408,13 +419,34 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
         if (!status && !has_slot_locked(cache, class))
             status = TARN_ERROR_OUT_OF_MEMORY;
     }
+    if (!status)
+        *address = slot_hand_out_locked(cache, request, slot_take_locked(cache, class));
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+uint64_t caches_slots_locked(const struct heap *heap)
+{
+    uint64_t classes = 0;
+    for (const struct cache *cache = heap->caches; cache; cache = cache->next)
+        for (unsigned class = 0; class < SLAB_CLASSES; class ++)
+            classes |= (uint64_t)(cache->listed[class] != NULL) << class;
+    return classes;
+}
+
+/* The gates open again, by wake_locked(), after the slot was taken. */
+tarn_status cache_take_any(struct heap *heap, const struct request *request, uintptr_t *address)
+{
+    unsigned class = slab_class(request->size);
+    mutex_lock(&heap->lock);
+    caches_reclaim_locked(heap);
+    struct cache *cache = heap->caches;
+    while (cache && !cache->listed[class])
+        cache = cache->next;
+    tarn_status status = cache ? store_check(heap->store) : TARN_ERROR_OUT_OF_MEMORY;
     if (!status) {
-        struct magazine_entry entry = slot_take_locked(cache, class);
-        *address = entry.address;
-        slab_note_write(entry.note, slab_sizes[class] - request->requested, request->tag);
-        cache_count_taken(&cache->counts, slab_sizes[class], request->requested);
-        trace_block(TRACE_alloc, heap, *address, request->requested, request->tag);
-        publish_if_due_locked(cache);
+        *address = slot_hand_out_locked(cache, request, leave_home(cache, cache->listed[class]));
+        wake_locked(heap);
     }
     mutex_unlock(&heap->lock);
     return status;

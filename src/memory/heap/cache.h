@@ -199,6 +199,11 @@ struct cache *cache_of(struct heap *heap);
  * TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot, and `span` is NULL. */
 tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
                        uintptr_t *address);
+/* Takes a slot at home in any thread's cache of a heap, after shutting all of them. For a request
+ * that no other memory serves. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot. */
+tarn_status cache_take_any(struct heap *heap, const struct request *request, uintptr_t *address);
+/* The classes of which a cache of the heap has a slot at home, as bits. All rest. */
+uint64_t caches_slots_locked(const struct heap *heap);
 
 /* Frees a taken slot under the heap's lock. If the cache belongs to another thread, leaves the slot
  * for that thread to find. Otherwise sends it home, and half of a full magazine too. The caller

@@ -28,6 +28,7 @@ struct cache;
 struct capture_order;
 struct following;
 struct hands;
+struct offer;
 
 #define SLAB_CLASSES 40
 #define HEAP_PARKED 8
@@ -88,10 +89,12 @@ struct heap {
 
     struct heap_member sets[HEAP_SETS]; /* sets_lock of the arena: the heap's place in each set */
     bool lends;                         /* it is in its store's set `lenders` */
-    struct heap_sums sums;              /* sets_lock: what the store's sums contain of this heap */
-    size_t longest;                     /* sets_lock: bytes of the longest free span in the sums; 0:
-                                           not in `summed` */
+    struct heap_gives gives;            /* sets_lock: what the sums and indices contain of this
+                                           heap */
     struct tree_node by_longest;        /* sets_lock: in its store's `summed` */
+    struct tree_node by_oldest;         /* sets_lock: in its store's `aged` */
+    struct offer *offers;               /* sets_lock to change, with `lock`: what it offers to
+                                           requests of the default pool (help.h) */
     /* From this size on, a span that becomes free must be reported by heap_news_locked(). 0 in a
      * new heap, and while its open batch is empty: every free is reported, and no block is parked.
      * A granule: the heap is in its stream's list of unmarked heaps. SIZE_MAX: it is among its

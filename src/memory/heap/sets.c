@@ -14,6 +14,7 @@
  * missing. The same is true of a stream's list of unmarked heaps, whose open batches need a mark
  * before the stream captures. */
 #include "memory/heap/heap.h"
+#include "memory/heap/help.h"
 #include "memory/heap/parked.h"
 
 #define HEAP_OF(at) (TREE_ENTRY(at, struct heap_member, node)->heap)
@@ -21,12 +22,6 @@
 static bool is_newer(const struct tree_node *a, const struct tree_node *b)
 {
     return HEAP_OF(a)->number > HEAP_OF(b)->number;
-}
-
-/* Whether a heap's memory may serve every store: store_serves(). */
-static bool is_common(const struct heap *heap)
-{
-    return atomic_load(&heap->store->left_behind) || store_is_default(heap->store);
 }
 
 static bool is_older(const struct tree_node *node, uint64_t number)
@@ -124,11 +119,19 @@ struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
     return newer(own, common);
 }
 
+/* Whether no heap of a store gives anything to another heap of it: its places are fixed, or graphs
+ * use the addresses. */
+static bool gives_itself_nothing(const struct store *store)
+{
+    return store->kind.fixed || store_is_held(store);
+}
+
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
+    bool others = gives_itself_nothing(wanting);
     mutex_lock(&arena->sets_lock);
-    struct heap *own = next_locked(&wanting->givers, HEAPS_GIVING, heap);
+    struct heap *own = others ? NULL : next_locked(&wanting->givers, HEAPS_GIVING, heap);
     struct heap *common = next_locked(&arena->givers, HEAPS_GIVING, heap);
     arena->looks += own || common;
     mutex_unlock(&arena->sets_lock);
@@ -138,7 +141,17 @@ struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
 struct heap *heap_next_changed(struct arena *arena, const struct heap *heap)
 {
     mutex_lock(&arena->sets_lock);
-    struct heap *next = next_locked(&arena->changed, HEAPS_CHANGED, heap);
+    struct heap *next = newer(next_locked(&arena->changed, HEAPS_CHANGED, heap),
+                              next_locked(&arena->changed_helpers, HEAPS_CHANGED, heap));
+    arena->looks += next != NULL;
+    mutex_unlock(&arena->sets_lock);
+    return next;
+}
+
+struct heap *heap_next_changed_helper(struct arena *arena, const struct heap *heap)
+{
+    mutex_lock(&arena->sets_lock);
+    struct heap *next = next_locked(&arena->changed_helpers, HEAPS_CHANGED, heap);
     arena->looks += next != NULL;
     mutex_unlock(&arena->sets_lock);
     return next;
@@ -164,13 +177,20 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     return walk->heap;
 }
 
+void heap_enter_aside(struct heap *heap, bool aside)
+{
+    enter(heap, HEAPS_ASIDE, aside ? &heap->store->aside : NULL);
+}
+
 /* Updates the two sets of heaps of which something is not known. */
 static void enter_known(struct heap *heap, bool unused)
 {
     struct arena *arena = heap->arena;
-    struct heap_set *givers = is_common(heap) ? &arena->givers : &heap->store->givers;
+    struct heap_set *givers = store_is_common(heap->store) ? &arena->givers : &heap->store->givers;
+    bool helps = store_has(heap->store, STORE_HELPS);
+    struct heap_set *changed = helps ? &arena->changed_helpers : &arena->changed;
     enter(heap, HEAPS_GIVING, unused || heap->known & HEAP_BARE ? NULL : givers);
-    enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : &arena->changed);
+    enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : changed);
 }
 
 static void set_known_locked(struct heap *heap, unsigned known)
@@ -195,12 +215,18 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    bool behind = atomic_load(&store->left_behind);
+    bool behind = atomic_load(&store->left_behind), common = !unused && store_is_common(store);
     struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
     heap->lends = heap->lends && !unused;
     mutex_lock(&arena->sets_lock);
+    if (heap->offers) { /* they were another life's, or are no more: see heap_helps_locked() */
+        heap_offer_end(heap);
+        heap->known = 0;
+    }
     enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
-    enter(heap, HEAPS_COMMON, !unused && is_common(heap) ? &arena->common : NULL);
+    if (common != !!heap->sets[HEAPS_COMMON].set)
+        heap_sums_are_common(heap, common);
+    enter(heap, HEAPS_COMMON, common ? &arena->common : NULL);
     enter_known(heap, unused);
     enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);

@@ -18,7 +18,8 @@ enum heap_set_kind {
     HEAPS_LENDING,   /* a store's `lenders` */
     HEAPS_OF_NOBODY, /* a store's `retired`, or the arena's `abandoned` for stores left behind */
     HEAPS_GIVING,    /* a store's `givers`, or the arena's for memory that serves every store */
-    HEAPS_CHANGED,   /* the arena's `changed` */
+    HEAPS_CHANGED,   /* the arena's `changed`, or `changed_helpers` */
+    HEAPS_ASIDE,     /* a store's `aside` */
     HEAP_SETS
 };
 
@@ -44,12 +45,24 @@ enum {
     HEAP_SUMMED = 2, /* the sums contain its memory: not among the changed */
 };
 
-/* As heap_next_serving(), without bare heaps. So a search costs nothing for heaps that have nothing
- * to give. */
+/* What a heap could give, as it was when it was last looked at. By it, code that is short of memory
+ * comes only to heaps that can help (sums.c). */
+struct heap_gives {
+    struct heap_sums sums;
+    size_t longest;  /* bytes of the longest free span; 0: not in its store's `summed` */
+    uint64_t oldest; /* the lowest `freed_at` of its free large segments; UINT64_MAX: not in its
+                        store's `aged` */
+    uint64_t slots;  /* of a heap that helps (help.h): the classes of which it has a free slot */
+};
+
+/* As heap_next_serving(), without bare heaps, and without those of the store itself if they give
+ * each other nothing. So a search costs nothing for heaps that have nothing to give. */
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap);
 /* The newest heap of the arena that is older than `heap` and may have changed since it was last
  * summed; NULL starts and ends. */
 struct heap *heap_next_changed(struct arena *arena, const struct heap *heap);
+/* The same, only heaps of pools with `use_on_oom`. */
+struct heap *heap_next_changed_helper(struct arena *arena, const struct heap *heap);
 /* Forgets what is known of a heap. Call when something in it changes. */
 void heap_changed_locked(struct heap *heap);
 /* Adds a flag to what is known of a heap. */
@@ -64,8 +77,30 @@ void heap_sum_end_locked(struct heap *heap);
 /* Checks what is known of a heap and its sums. Returns what is wrong, or NULL. The caller also
  * holds the arena's `sets_lock`. */
 const char *heap_known_contradiction_locked(struct heap *heap);
+/* Looks at the heaps of an arena that have changed. So the sums and indices are up to date. */
+void heaps_sum(struct arena *arena);
+/* Adds what the sums contain of a heap to a sum. */
+void heap_sums_add(struct heap_sums *sums, const struct heap *heap);
 /* The sums of a store and its longest free span, bytes; of an arena if `store` is NULL. */
 struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest);
+/* The sums of the heaps whose memory serves a store; with `own` false, without its own. */
+struct heap_sums heaps_sums_serving(struct store *wanting, bool own);
+/* Moves the heap's part of the sums, when it begins or ceases to serve every store. Under the
+ * arena's `sets_lock`. */
+void heap_sums_are_common(struct heap *heap, bool common);
+
+/* A place in the order of a store's heaps by the free large segment that is free the longest. All
+ * zero: before the first. */
+struct heap_age {
+    uint64_t oldest;
+    unsigned next; /* the lowest number of a heap behind this place */
+};
+/* The first heap behind a place, which moves behind it; NULL: there is none, or it has no segment
+ * that was freed at `latest` or before. */
+struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest);
+
+/* Puts a heap into its store's set `aside`, or takes it out. Under the arena's `sets_lock`. */
+void heap_enter_aside(struct heap *heap, bool aside);
 
 /* A walk over a part of a set. It ends after HEAP_LOOKS heaps that were of no use. The next walk
  * continues there. So the cost of a call does not grow with the set. */

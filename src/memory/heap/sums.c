@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is known of heaps that have not changed: which are bare, and the sums of what is free
- * in them. A heap is looked at again only after it has changed. */
+/* Owns what is known of heaps that have not changed: which are bare, the sums of what is free in
+ * them, and the indices by what each could give. A heap is looked at again only after it has
+ * changed. */
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
+#include "memory/heap/help.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/parked.h"
 
 #include <string.h>
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 #define BY_LONGEST(node) TREE_ENTRY(node, struct heap, by_longest)
+#define BY_OLDEST(node) TREE_ENTRY(node, struct heap, by_oldest)
 
 /* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
  * now: it may not be idle, be anchored, or its pool may be held. */
@@ -58,7 +62,15 @@ void heap_bare_locked(struct heap *heap)
 static bool is_shorter(const struct tree_node *a, const struct tree_node *b)
 {
     const struct heap *x = BY_LONGEST(a), *y = BY_LONGEST(b);
-    return x->longest != y->longest ? x->longest < y->longest : x->number < y->number;
+    return x->gives.longest != y->gives.longest ? x->gives.longest < y->gives.longest
+                                                : x->number < y->number;
+}
+
+static bool is_older(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct heap *x = BY_OLDEST(a), *y = BY_OLDEST(b);
+    return x->gives.oldest != y->gives.oldest ? x->gives.oldest < y->gives.oldest
+                                              : x->number < y->number;
 }
 
 /* The bytes of a free span in pieces that other spans share. Only the first and the last piece of
@@ -76,22 +88,56 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span)
     return tied;
 }
 
-static void look_locked(const struct heap *heap, struct heap_sums *sums, size_t *longest)
+/* The bytes of the whole granules in a free span. */
+static size_t bytes_whole(const struct arena *arena, const struct span *span)
 {
-    *sums = (struct heap_sums){0};
-    *longest = 0;
+    size_t granule = arena->granule;
+    uintptr_t start = (span->start + granule - 1) / granule * granule,
+              end = (span->start + span->size) / granule * granule;
+    return end > start ? end - start : 0;
+}
+
+static void look_at_pieces_locked(const struct heap *heap, struct tree_node *last,
+                                  struct heap_sums *sums)
+{
+    for (; last; last = tree_previous(last)) {
+        sums->tied += bytes_tied(heap->arena, SPAN_OF(last));
+        sums->holes += heap->store->kind.compacts ? bytes_whole(heap->arena, SPAN_OF(last)) : 0;
+    }
+}
+
+static void look_at_segments_locked(struct tree_node *last, struct heap_gives *gives)
+{
+    for (; last; last = tree_previous(last)) {
+        const struct span *span = SPAN_OF(last);
+        if (span->previous || span->next)
+            continue;
+        gives->sums.segments++;
+        gives->sums.freed_at += span->freed_at;
+        gives->oldest = span->freed_at < gives->oldest ? span->freed_at : gives->oldest;
+    }
+}
+
+static struct heap_gives look_locked(const struct heap *heap)
+{
+    struct heap_gives gives = {.oldest = UINT64_MAX};
     /* A suspended store has addresses, but no memory. */
     if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
-        return;
-    sums->free = heap->free_bytes;
-    sums->waiting = heap->waiting.bytes;
+        return gives;
+    gives.sums.free = heap->free_bytes;
+    gives.sums.waiting = heap->waiting.bytes;
     for (int zone = 0; zone < ZONES; zone++) {
         struct tree_node *last = tree_last(&heap->zones[zone].free);
         size_t size = last ? SPAN_OF(last)->size : 0;
-        *longest = size > *longest ? size : *longest;
-        for (; last && heap->store->kind.pieces; last = tree_previous(last))
-            sums->tied += bytes_tied(heap->arena, SPAN_OF(last));
+        gives.longest = size > gives.longest ? size : gives.longest;
+        if (heap->store->kind.pieces)
+            look_at_pieces_locked(heap, last, &gives.sums);
+        else if (zone == ZONE_LARGE)
+            look_at_segments_locked(last, &gives);
     }
+    if (heap_helps_locked(heap) && atomic_load(&heap->resting))
+        gives.slots = caches_slots_locked(heap);
+    return gives;
 }
 
 static void replace(struct heap_sums *sums, const struct heap_sums *before,
@@ -100,49 +146,70 @@ static void replace(struct heap_sums *sums, const struct heap_sums *before,
     sums->free += now->free - before->free;
     sums->waiting += now->waiting - before->waiting;
     sums->tied += now->tied - before->tied;
+    sums->holes += now->holes - before->holes;
+    sums->segments += now->segments - before->segments;
+    sums->freed_at += now->freed_at - before->freed_at;
 }
 
-static void set_sums_locked(struct heap *heap, const struct heap_sums *sums, size_t longest)
+void heap_sums_add(struct heap_sums *sums, const struct heap *heap)
+{
+    replace(sums, &(struct heap_sums){0}, &heap->gives.sums);
+}
+
+void heap_sums_are_common(struct heap *heap, bool common)
+{
+    const struct heap_sums none = {0};
+    replace(&heap->arena->common_sums, common ? &none : &heap->gives.sums,
+            common ? &heap->gives.sums : &none);
+}
+
+static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
 {
     struct store *store = heap->store;
-    mutex_lock(&heap->arena->sets_lock);
-    replace(&heap->arena->sums, &heap->sums, sums);
-    replace(&store->sums, &heap->sums, sums);
-    heap->sums = *sums;
-    if (heap->longest)
+    struct arena *arena = heap->arena;
+    mutex_lock(&arena->sets_lock);
+    replace(&arena->sums, &heap->gives.sums, &gives->sums);
+    replace(&store->sums, &heap->gives.sums, &gives->sums);
+    if (heap->sets[HEAPS_COMMON].set)
+        replace(&arena->common_sums, &heap->gives.sums, &gives->sums);
+    if (heap->gives.longest)
         tree_remove(&store->summed, &heap->by_longest);
-    heap->longest = longest;
-    if (longest)
+    if (heap->gives.sums.segments)
+        tree_remove(&store->aged, &heap->by_oldest);
+    heap->gives = *gives;
+    if (gives->longest)
         tree_insert_by(&store->summed, &heap->by_longest, is_shorter);
-    mutex_unlock(&heap->arena->sets_lock);
+    if (gives->sums.segments)
+        tree_insert_by(&store->aged, &heap->by_oldest, is_older);
+    mutex_unlock(&arena->sets_lock);
 }
 
 /* A heap in which blocks wait stays among the changed, because readers of the sums want to see
  * which streams it waits for. */
 void heap_sum_locked(struct heap *heap)
 {
-    struct heap_sums sums;
-    size_t longest = 0;
     if (heap->known & HEAP_SUMMED || !heap->sets[HEAPS_OF_STORE].set)
         return;
+    if (heap_helps_locked(heap))
+        (void)wait_collect_locked(heap);
     parked_end_locked(heap);
-    look_locked(heap, &sums, &longest);
-    set_sums_locked(heap, &sums, longest);
-    if (!heap->waiting.blocks)
+    if (heap_helps_locked(heap))
+        caches_reclaim_locked(heap);
+    struct heap_gives gives = look_locked(heap);
+    set_gives_locked(heap, &gives);
+    if (heap_offer_locked(heap, &gives) && !heap->waiting.blocks)
         heap_known_locked(heap, HEAP_SUMMED);
 }
 
 void heap_sum_end_locked(struct heap *heap)
 {
-    set_sums_locked(heap, &(struct heap_sums){0}, 0);
+    set_gives_locked(heap, &(struct heap_gives){.oldest = UINT64_MAX});
 }
 
 const char *heap_known_contradiction_locked(struct heap *heap)
 {
-    struct heap_sums sums;
-    size_t longest = 0;
+    struct heap_gives gives = look_locked(heap);
     bool used = heap->sets[HEAPS_OF_STORE].set;
-    look_locked(heap, &sums, &longest);
     bool giver = heap->sets[HEAPS_GIVING].set, changed = heap->sets[HEAPS_CHANGED].set;
     if (used && (giver == !!(heap->known & HEAP_BARE) || changed == !!(heap->known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
@@ -151,10 +218,21 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     if (heap->known & HEAP_BARE &&
         (!atomic_load(&heap->resting) || heap->waiting.blocks || has_any_piece_locked(heap)))
         return "the heap has something to give, and no search finds it";
-    if (heap->known & HEAP_SUMMED &&
-        (memcmp(&sums, &heap->sums, sizeof sums) != 0 || longest != heap->longest))
+    if (heap->known & HEAP_SUMMED && memcmp(&gives, &heap->gives, sizeof gives) != 0)
         return "the sums have other memory of the heap than it has";
+    if (heap->known & HEAP_SUMMED && !heap_offers_agree(heap))
+        return "the heap offers other memory than it has";
     return NULL;
+}
+
+void heaps_sum(struct arena *arena)
+{
+    for (struct heap *heap = heap_next_changed(arena, NULL); heap;
+         heap = heap_next_changed(arena, heap)) {
+        mutex_lock(&heap->lock);
+        heap_sum_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
 }
 
 struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest)
@@ -162,7 +240,40 @@ struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size
     mutex_lock(&arena->sets_lock);
     struct heap_sums sums = store ? store->sums : arena->sums;
     struct tree_node *last = store ? tree_last(&store->summed) : NULL;
-    *longest = last ? BY_LONGEST(last)->longest : 0;
+    *longest = last ? BY_LONGEST(last)->gives.longest : 0;
     mutex_unlock(&arena->sets_lock);
     return sums;
+}
+
+struct heap_sums heaps_sums_serving(struct store *wanting, bool own)
+{
+    const struct heap_sums none = {0};
+    mutex_lock(&wanting->arena->sets_lock);
+    struct heap_sums sums = wanting->arena->common_sums;
+    if (own && !store_is_common(wanting))
+        replace(&sums, &none, &wanting->sums);
+    mutex_unlock(&wanting->arena->sets_lock);
+    return sums;
+}
+
+static bool is_behind(const struct tree_node *node, uint64_t place)
+{
+    const struct heap_age *after = (const struct heap_age *)(uintptr_t)place;
+    const struct heap *heap = BY_OLDEST(node);
+    return heap->gives.oldest != after->oldest ? heap->gives.oldest > after->oldest
+                                               : heap->number >= after->next;
+}
+
+struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest)
+{
+    struct heap *heap = NULL;
+    mutex_lock(&store->arena->sets_lock);
+    struct tree_node *node = tree_find_first(&store->aged, is_behind, (uintptr_t)place);
+    if (node && BY_OLDEST(node)->gives.oldest <= latest) {
+        heap = BY_OLDEST(node);
+        *place = (struct heap_age){heap->gives.oldest, heap->number + 1};
+        store->arena->looks++;
+    }
+    mutex_unlock(&store->arena->sets_lock);
+    return heap;
 }

@@ -410,7 +410,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
         free_all(&pool->store, then, &now);
         take_all(then, &now, &spans);
     }
-    atomic_fetch_sub(&pool->store.holds, 1);
+    pool_hold_drop(pool);
     if (!status && changed) {
         tell(&now, &told, false, changed, user);
         tell(&told, &now, true, changed, user);

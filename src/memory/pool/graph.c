@@ -193,7 +193,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
             pinned_capture_leave(pinned);
     }
     if (status)
-        atomic_fetch_sub(&pool->store.holds, 1);
+        pool_hold_drop(pool);
     struct arena *arena = pool->store.arena;
     pool_let_go(pool); /* now at most the scope has a reference */
     pools_collect(arena);

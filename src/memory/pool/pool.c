@@ -12,6 +12,7 @@
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
 #include "memory/arena/moves.h"
+#include "memory/heap/help.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
 #include "memory/settings/hooks.h"
@@ -56,11 +57,18 @@ bool pool_hold(struct pool *pool)
     return true;
 }
 
+void pool_hold_drop(struct pool *pool)
+{
+    atomic_fetch_add(&pool->visits, 1); /* keeps the pool for the next line */
+    atomic_fetch_sub(&pool->store.holds, 1);
+    help_tell(&pool->store);
+    atomic_fetch_sub(&pool->visits, 1);
+}
+
 void pool_hold_end(struct pool *pool)
 {
     pool_let_go(pool);
-    atomic_fetch_sub(&pool->store.holds, 1); /* last: the pool and its arena exist while it is
-                                                held */
+    pool_hold_drop(pool); /* last: the pool and its arena exist while it is held */
 }
 
 tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **result)
@@ -102,23 +110,6 @@ struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id)
     return node ? pool_of_store(STORE_BY_ID(node)) : NULL;
 }
 
-static void spare_push_locked(struct arena *arena, struct store *store)
-{
-    store->previous_spare = NULL;
-    store->next_spare = arena->spares;
-    if (arena->spares)
-        arena->spares->previous_spare = store;
-    arena->spares = store;
-}
-
-static void spare_remove_locked(struct arena *arena, const struct store *store)
-{
-    *(store->previous_spare ? &store->previous_spare->next_spare : &arena->spares) =
-        store->next_spare;
-    if (store->next_spare)
-        store->next_spare->previous_spare = store->previous_spare;
-}
-
 void pool_begin(struct pool *pool)
 {
     struct arena *arena = pool->store.arena;
@@ -130,8 +121,7 @@ void pool_begin(struct pool *pool)
         arena->stores->previous = &pool->store;
     arena->stores = &pool->store;
     tree_insert_by(&arena->pools, &pool->store.by_id, is_before);
-    if (pool->use_on_oom)
-        spare_push_locked(arena, &pool->store);
+    atomic_fetch_add(&arena->helpers, store_has(&pool->store, STORE_HELPS));
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, 0);
 }
@@ -204,8 +194,8 @@ static bool unlink_store(struct arena *arena, struct store *store)
     if (unvisited) {
         left_remove_locked(arena, store);
         tree_remove(&arena->pools, &store->by_id);
-        if (pool_of_store(store)->use_on_oom)
-            spare_remove_locked(arena, store);
+        help_return_locked(arena); /* it may be on that stack */
+        atomic_fetch_sub(&arena->helpers, store_has(store, STORE_HELPS));
         *(store->previous ? &store->previous->next : &arena->stores) = store->next;
         if (store->next)
             store->next->previous = store->previous;
@@ -398,24 +388,13 @@ void pool_release(struct pool *pool)
 
 /* Requests ------------------------------------------------------------------------------------- */
 
-/* Whether the default pool may use free memory of a pool. Not if a graph holds the pool: its
- * launches write to memory that its capture has freed. */
-static bool is_spare(struct store *store)
+struct pool *pool_spare_next(struct arena *arena, struct help_search *search, struct pool *pool)
 {
-    const struct pool *pool = pool_of_store(store);
-    return atomic_load(&pool->count) && atomic_load(&store->holds) == 0;
-}
-
-struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
-{
-    struct arena *arena = heap->arena;
-    if (!store_is_default(heap->store))
-        return NULL;
+    struct store *store;
+    struct pool *next = NULL;
     mutex_lock(&arena->lock);
-    struct store *store = pool ? pool->store.next_spare : arena->spares;
-    while (store && !is_spare(store))
-        store = store->next_spare;
-    struct pool *next = store ? pool_of_store(store) : NULL;
+    while (!next && (store = help_next_locked(arena, search)))
+        next = atomic_load(&pool_of_store(store)->count) ? pool_of_store(store) : NULL;
     if (next)
         atomic_fetch_add(&next->visits, 1);
     if (pool)

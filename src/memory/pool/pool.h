@@ -14,6 +14,7 @@
 #include "memory/heap/heap.h"
 #include "memory/pool/contents.h"
 
+struct help_search;
 struct pinned_keeper;
 
 #include <tarn/pool.h>
@@ -26,7 +27,6 @@ struct pool {
     atomic_uint held;              /* references that callers may unhold */
     atomic_uint visits;            /* requests in progress: they keep the object, but the pool may
                                    end */
-    bool use_on_oom;               /* constant */
     atomic_int state;              /* tarn_pool_state (suspend.c) */
     struct contents contents;      /* used by the thread that changes the state */
     bool prepared, saves_contents; /* likewise: a sleep has begun; it saves contents */
@@ -74,6 +74,8 @@ void pool_release(struct pool *pool);
  * pool_hold_end() undoes both, from any thread. */
 bool pool_hold(struct pool *pool);
 void pool_hold_end(struct pool *pool);
+/* Undoes only the hold. The caller, or the hold, keeps the pool. */
+void pool_hold_drop(struct pool *pool);
 
 /* Creates a pool with one reference. The id of a pool for a graph is (n, 0). No other code finds
  * the pool before its creator has set its options and calls pool_begin(). */
@@ -157,9 +159,11 @@ int block_order(const void *a, const void *b); /* by address, for qsort() */
 tarn_status block_take_at(struct heap *heap, const tarn_pool_block *block, tarn_tag tag,
                           struct span **last);
 
-/* The next pool after `pool` (NULL starts) whose free memory may serve a request of the default
- * pool that would otherwise fail. Its `visits` is incremented until the next call. */
-struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);
+/* The next pool after `pool` (NULL starts) that has an offer which a search looks for, so that it
+ * may serve a request of the default pool that would otherwise fail. Its `visits` is incremented
+ * until the next call. No pool that a graph or capture holds: its launches write to memory that its
+ * capture has freed. */
+struct pool *pool_spare_next(struct arena *arena, struct help_search *search, struct pool *pool);
 
 /* Where a request for a stream is routed. */
 struct route {

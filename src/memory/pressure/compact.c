@@ -622,6 +622,23 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
     return status;
 }
 
+bool compact_may_free(struct store *wanting, size_t least)
+{
+    struct arena *arena = wanting->arena;
+    heaps_sum(arena);
+    struct heap_sums sums = heaps_sums_serving(wanting, store_is_open(wanting, wanting));
+    /* A block that waits joins its free neighbours when it becomes free. */
+    size_t most = sums.waiting ? sums.free + sums.waiting : sums.holes;
+    mutex_lock(&arena->lock);
+    most += arena->stuck.bytes + wanting->unmapped.bytes;
+    if (arena->leftovers.root)
+        most += arena->unmapped;
+    else if (wanting != &arena->store)
+        most += arena->store.unmapped.bytes;
+    mutex_unlock(&arena->lock);
+    return most && most >= least;
+}
+
 bool compact_is_allowed(void)
 {
     static const char *const reach[] = {"libnccl.so.2", "librccl.so.1", "libucp.so.0",

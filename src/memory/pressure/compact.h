@@ -18,6 +18,11 @@
 tarn_status compact(struct arena *arena, const struct store *wanting, size_t least, size_t wanted,
                     size_t *gained);
 
+/* Whether a compaction for a store might free at least `least` bytes, and any. Looks only at heaps
+ * that have changed. May be true in vain, for example if anchors hold the memory. The caller holds
+ * no lock. */
+bool compact_may_free(struct store *wanting, size_t least);
+
 /* Whether the settings let the ladder compact. Not while a library is loaded that reaches memory
  * unseen by the program (NCCL, UCX, NVSHMEM), unless the settings say that it is quiet. */
 bool compact_is_allowed(void);

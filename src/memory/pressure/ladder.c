@@ -328,9 +328,11 @@ static enum outcome step_compact(struct climb *climb)
         return end(climb, TARN_ERROR_OUT_OF_MEMORY);
     climb->compacted = true;
     climb->endings = ENDINGS;
-    size_t room = room_of(heap->arena, heap->store) + granule;
-    (void)compact(heap->arena, heap->store, climb->size > room ? climb->size - room : 0,
-                  climb->size + climb->alignment + granule, &gained);
+    size_t room = room_of(heap->arena, heap->store) + granule,
+           least = climb->size > room ? climb->size - room : 0;
+    if (compact_may_free(heap->store, least))
+        (void)compact(heap->arena, heap->store, least, climb->size + climb->alignment + granule,
+                      &gained);
     return gained ? AGAIN : end(climb, TARN_ERROR_OUT_OF_MEMORY);
 }
 

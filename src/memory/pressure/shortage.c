@@ -107,7 +107,7 @@ static struct pool_facts facts_of(const struct store *store)
                                .idle = store->unmapped.bytes,
                                .held = atomic_load(&store->holds),
                                .suspended = atomic_load(&store->suspended),
-                               .spare = pool_of_store((struct store *)store)->use_on_oom};
+                               .spare = store_has(store, STORE_HELPS)};
 }
 
 /* The arena's lock keeps pools alive. */
@@ -134,7 +134,7 @@ static void look_at_pools(struct facts *facts)
     mutex_unlock(&arena->lock);
 }
 
-/* Sums what is free. Looks only at heaps that have changed since the last time. */
+/* Sums what is free, and what waits. Looks only at heaps that have changed since the last time. */
 static void look_at_heaps(struct facts *facts)
 {
     struct arena *arena = facts->arena;

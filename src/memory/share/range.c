@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public call that returns the mapping under a block. Owns nothing. */
+#include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/generation.h"
 #include "memory/growth/registrable.h"
@@ -44,6 +45,25 @@ tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
     return status;
 }
 
+/* The segments of a store, in a list of its own, which the caller frees. `*room` receives how many
+ * have room in it. */
+static tarn_status segments_list(struct store *store, struct registrable_segment **list,
+                                 size_t *room, size_t *count)
+{
+    *count = registrable_list(store, NULL, 0);
+    do {
+        *room = *count + 16; /* other threads may make some meanwhile */
+        *list = pages_alloc(*room * sizeof **list);
+        if (!*list)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list %zu segments",
+                          *count);
+        *count = registrable_list(store, *list, *room);
+        if (*count > *room)
+            pages_free(*list, *room * sizeof **list);
+    } while (*count > *room);
+    return TARN_OK;
+}
+
 tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, size_t room,
                                    size_t *count)
 {
@@ -59,15 +79,21 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     status = store_check(store);
     if (status)
         return status;
-    uintptr_t start = 0;
-    uint64_t serial = 0;
-    size_t found = 0, size = 0;
-    for (; registrable_next(store, &serial, &start, &size); found++)
-        if (found < room)
-            segments[found] = (tarn_mapping){.address = (void *)start,
-                                             .bytes = size,
-                                             .generation = generation_at(store->arena, start),
-                                             .device = store->arena->device->number};
+    if (!room) {
+        *count = registrable_list(store, NULL, 0);
+        return TARN_OK;
+    }
+    struct registrable_segment *list = NULL;
+    size_t listed = 0, found = 0;
+    status = segments_list(store, &list, &listed, &found);
+    if (status)
+        return status;
+    for (size_t i = 0; i < found && i < room; i++)
+        segments[i] = (tarn_mapping){.address = (void *)list[i].start,
+                                     .bytes = list[i].size,
+                                     .generation = generation_at(store->arena, list[i].start),
+                                     .device = store->arena->device->number};
+    pages_free(list, listed * sizeof *list);
     *count = found;
     return TARN_OK;
 }

@@ -11,6 +11,8 @@
 #include "memory/heap/hands.h"
 #include "memory/range/range.h"
 
+#include <string.h>
+
 #define BROKEN(address, text)                                                              \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, \
            (size_t)(address), text)
@@ -356,7 +358,8 @@ static size_t imported_bytes(const struct piece_list *list)
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, plain = 0, ghosts = 0, summed = 0,
+    struct heap_sums all = {0}, common = {0};
+    size_t mapped = 0, plain = 0, ghosts = 0,
            left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
@@ -371,11 +374,17 @@ tarn_status arena_verify(struct arena *arena)
         left += beside;
         ghosts += second;
         left_behind += heap_is_left_behind_locked(heap);
-        summed += heap->sums.free;
+        heap_sums_add(&all, heap);
+        if (heap->sets[HEAPS_COMMON].set)
+            heap_sums_add(&common, heap);
     }
-    if (summed != arena->sums.free)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are free in heaps' sums, not %zu",
-                      arena->device->number, summed, arena->sums.free);
+    if (memcmp(&all, &arena->sums, sizeof all) != 0 ||
+        memcmp(&common, &arena->common_sums, sizeof common) != 0)
+        return failed(TARN_ERROR_INTERNAL,
+                      "device %d: by the heaps' sums %zu bytes are free, %zu of them for everybody, "
+                      "not %zu and %zu; or another sum differs",
+                      arena->device->number, all.free, common.free, arena->sums.free,
+                      arena->common_sums.free);
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
                       arena->device->number, left_behind, arena->retired);
