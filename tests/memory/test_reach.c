@@ -355,7 +355,7 @@ static void a_collection_of_garbage_looks_at_few_heaps(void)
     host_start_with(1, 96 * 1024 * MIB);
     OK(tarn_configuration_set("segments:plain,garbage_collection_threshold:0.5"));
     size_t crowd = begin_crowd(), went = 0;
-    void *taken[OLD], *kept[OLD];
+    void *taken[OLD], *live_ones[OLD];
     for (size_t i = 0; i < OLD; i++)
         taken[i] = alloc_on(streams[i * (crowd / OLD)], 20 * MIB);
     for (size_t i = 0; i < OLD; i++) { /* each search makes those before it older */
@@ -366,7 +366,7 @@ static void a_collection_of_garbage_looks_at_few_heaps(void)
         size_t segments = segments_now(), reserved = (size_t)stats_of(0).reserved_bytes[0].current;
         OK(tarn_device_limit_set(0, 2 * (reserved - 10 * MIB)));
         uint64_t before = arena_if_used(0)->looks;
-        kept[i] = alloc_on(ours, 40 * MIB);
+        live_ones[i] = alloc_on(ours, 40 * MIB);
         size_t gone = segments + 1 - segments_now(), looks = looks_since(before);
         fprintf(stderr, "growth %zu gives %zu segments back: %zu looks\n", i, gone, looks);
         CHECK(gone && (i == 0 || looks <= FEW + gone)); /* at all, once */
@@ -374,7 +374,7 @@ static void a_collection_of_garbage_looks_at_few_heaps(void)
     }
     CHECK(went > OLD / 2 && went <= OLD + 1);
     for (size_t i = 0; i < 6; i++)
-        OK(tarn_free(kept[i]));
+        OK(tarn_free(live_ones[i]));
     end_crowd(crowd);
 }
 
