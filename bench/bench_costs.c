@@ -3,10 +3,11 @@
 
 /* What a call costs beside many pools, streams, scopes, captures and observers, on the host device:
  * with 100, 10,000 and 100,000 of each. Streams, and what begins on them, go up to 60,000, since
- * there are no more. Each column has processes of its own. Every pool has a block, and every stream
- * had one. Streams of registrable pools and with plain segments go up to 10,000. The kernel limits the mappings of a process: so beyond the first 10,000, pools have the
- * caller's allocator, and streams give their memory back. Microseconds per call,
- * the best of three times a hundred calls; of listings, nanoseconds per object. Prints a table.
+ * there are no more; those of a registrable pool and those with plain segments go up to 10,000.
+ * Each column has processes of its own. Every pool has a block, and every stream had one. The
+ * kernel limits the mappings of a process: so beyond the first 10,000, pools have the caller's
+ * allocator, and streams give their memory back. Microseconds per call, the best of three times a
+ * hundred calls; of listings, nanoseconds per object. Prints a table.
  *
  * usage: bench_costs [NUMBER...]     the numbers of objects, instead of those above */
 #include <stdbool.h>
@@ -364,7 +365,7 @@ static void measure_streams(void)
                      "the first such, after all streams have changed", stream_count());
     must(tarn_device_limit_set(0, reserved()));
     must(tarn_configuration_set("compaction:on_oom"));
-    measure("the same with `compaction:on_oom`", memory_is_short);
+    measure("a request that no memory serves, with `compaction:on_oom`", memory_is_short);
     must(tarn_configuration_set("all:default"));
     must(tarn_device_limit_set(0, TARN_NO_LIMIT));
     measure("streams: lease one, first allocation, free", stream_begins);
@@ -466,7 +467,7 @@ static void measure_garbage(void)
     }
     must(tarn_device_limit_set(0, reserved() + ((size_t)16 << 30)));
     heap_grows(0); /* looks at all, once */
-    measure("growth above `garbage_collection_threshold`, beside streams", heap_grows);
+    measure("growth above `garbage_collection_threshold`", heap_grows);
 }
 
 /* Scopes, captures, observers ------------------------------------------------------------------ */

@@ -320,8 +320,8 @@ static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(voi
     nothing_is_left(0);
 }
 
-/* What is still in use cannot go, however old it is. It does not count for the age from which others
- * go. */
+/* What is still in use cannot go, however old it is. It does not count for the age from which
+ * others go. */
 static void an_old_segment_in_use_keeps_no_younger_one(void **state)
 {
     (void)state;

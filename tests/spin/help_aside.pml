@@ -13,7 +13,7 @@
  * long aside-long -DROUNDS=4
  * fault FAULT_NOT_ASKED_AGAIN: the search does not read the holds again after it has set aside
  * fault FAULT_READ_FIRST: the end of a hold reads whether heaps are aside before the hold ends
- * fault FAULT_RESET_LATE: a store may be told of again only after its holds were read
+ * fault FAULT_RESET_LATE: a store is put on the stack again only after its holds were read
  * fault FAULT_UNVISITED: the end of a hold does not keep the pool
  * fault FAULT_NOT_DRAINED: the pool ends while it is on the stack
  */

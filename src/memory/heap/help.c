@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the index of offers, in each arena's `offers`, by stream, kind and size. A heap has one offer
- * for its longest free span, and one for each class of which it has a free slot. They are as the
- * heap was when it was last looked at. So after heaps_sum_helpers() they are true, unless other
+/* Owns the index of offers, in each arena's `offers`, by stream, kind and size. A heap has one
+ * offer for its longest free span, and one for each class of which it has a free slot. They are as
+ * the heap was when it was last looked at. So after heaps_sum_helpers() they are true, unless other
  * threads have changed the heap since.
  *
  * A pool that a graph or capture holds gives nothing. That begins and ends without a lock. A search
- * that comes to a heap of such a pool sets the heap aside: it takes its offers out of the index. The
- * end of a hold puts the store on a stack, and the next search lists its offers again. A store is
- * `aside` before the search reads `holds` again, and the end of a hold reads `aside` after it has
- * changed `holds`. So one of the two sees the other. tests/spin/help_aside.pml is a model of this. */
+ * that comes to a heap of such a pool sets the heap aside: it takes its offers out of the index.
+ * The end of a hold puts the store on a stack, and the next search lists its offers again. A store
+ * is `aside` before the search reads `holds` again, and the end of a hold reads `aside` after it
+ * has changed `holds`. So one of the two sees the other. tests/spin/help_aside.pml is a model of
+ * this. */
 #include "memory/heap/help.h"
 #include "base/pages.h"
 #include "memory/heap/cache.h"

@@ -380,11 +380,12 @@ tarn_status arena_verify(struct arena *arena)
     }
     if (memcmp(&all, &arena->sums, sizeof all) != 0 ||
         memcmp(&common, &arena->common_sums, sizeof common) != 0)
-        return failed(TARN_ERROR_INTERNAL,
-                      "device %d: by the heaps' sums %zu bytes are free, %zu of them for everybody, "
-                      "not %zu and %zu; or another sum differs",
-                      arena->device->number, all.free, common.free, arena->sums.free,
-                      arena->common_sums.free);
+        return failed(
+            TARN_ERROR_INTERNAL,
+            "device %d: by the heaps' sums %zu bytes are free, %zu of them for everybody, "
+            "not %zu and %zu; or another sum differs",
+            arena->device->number, all.free, common.free, arena->sums.free,
+            arena->common_sums.free);
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
                       arena->device->number, left_behind, arena->retired);
