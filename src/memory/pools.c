@@ -116,8 +116,7 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
                 : plain              ? KIND_PLAIN
                                      : KIND_VIRTUAL,
                 STORE_OF_POOL | (options->no_split ? STORE_NO_SPLIT : 0) |
-                    (no_slabs ? STORE_NO_SLABS : 0) |
-                    (options->use_on_oom ? STORE_HELPS : 0));
+                    (no_slabs ? STORE_NO_SLABS : 0) | (options->use_on_oom ? STORE_HELPS : 0));
     if (options->no_remap)
         store->flags &= ~(unsigned)STORE_REMAPS;
     store->sizes = *options->sizes;

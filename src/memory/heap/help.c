@@ -84,7 +84,7 @@ static void unlist_all(struct heap *heap)
 void heap_offer_end(struct heap *heap)
 {
     if (heap->sets[HEAPS_ASIDE].set)
-        heap_enter_aside(heap, false);
+        heap_enter_aside(heap, NULL);
     else
         unlist_all(heap);
     while (heap->offers) {
@@ -147,7 +147,7 @@ static void put_back(struct store *store)
     atomic_store(&store->is_aside, false);
     while ((node = tree_first(&store->aside.heaps))) {
         struct heap *heap = HEAP_OF(node);
-        heap_enter_aside(heap, false);
+        heap_enter_aside(heap, NULL);
         list_all(heap);
     }
 }
@@ -156,7 +156,7 @@ static void put_back(struct store *store)
 static void set_aside(struct heap *heap, struct store *store)
 {
     unlist_all(heap);
-    heap_enter_aside(heap, true);
+    heap_enter_aside(heap, store);
     atomic_store(&store->is_aside, true);
     if (!atomic_load(&store->holds)) /* the hold ended meanwhile, and did not see this */
         put_back(store);

@@ -177,9 +177,9 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     return walk->heap;
 }
 
-void heap_enter_aside(struct heap *heap, bool aside)
+void heap_enter_aside(struct heap *heap, struct store *store)
 {
-    enter(heap, HEAPS_ASIDE, aside ? &heap->store->aside : NULL);
+    enter(heap, HEAPS_ASIDE, store ? &store->aside : NULL);
 }
 
 /* Updates the two sets of heaps of which something is not known. */

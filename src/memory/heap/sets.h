@@ -99,8 +99,9 @@ struct heap_age {
  * that was freed at `latest` or before. */
 struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest);
 
-/* Puts a heap into its store's set `aside`, or takes it out. Under the arena's `sets_lock`. */
-void heap_enter_aside(struct heap *heap, bool aside);
+/* Puts a heap into the set `aside` of its store; with NULL, takes it out. Under the arena's
+ * `sets_lock`. */
+void heap_enter_aside(struct heap *heap, struct store *store);
 
 /* A walk over a part of a set. It ends after HEAP_LOOKS heaps that were of no use. The next walk
  * continues there. So the cost of a call does not grow with the set. */
