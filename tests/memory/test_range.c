@@ -70,6 +70,9 @@ static void pages_are_whole_and_each_is_committed_once(void)
     GIVES(tarn_range_create(&(tarn_range_options){.size = sizeof(tarn_range_options), .page = 4096},
                             PAGE, &none),
           TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_range_create(&(tarn_range_options){.size = sizeof(tarn_range_options), .tag = 9},
+                            PAGE, &none),
+          TARN_ERROR_INVALID_ARGUMENT);
     CHECK(!none);
     end(range);
     GIVES(tarn_range_commit(range, 0, PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
@@ -125,7 +128,8 @@ static void a_later_decommit_waits_for_later_work(void)
 static void idle_pages_serve_other_addresses(void)
 {
     start();
-    tarn_range *range = range_of(NULL, 16 * PAGE);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    tarn_range *range = range_of(pool, 16 * PAGE);
     OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
     OK(tarn_range_decommit(range, 0, 4 * PAGE, stream));
     OK(tarn_stream_synchronize(stream));
@@ -135,7 +139,17 @@ static void idle_pages_serve_other_addresses(void)
     CHECK(info_of(range).decommitted == PAGE);
     fill(range, 8, 3, 9);
     OK(tarn_range_decommit(range, 8 * PAGE, 3 * PAGE, stream));
-    end(range);
+    OK(tarn_stream_synchronize(stream));
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, 4 * PAGE, stream));
+    unmaps = calls_of(0, "unmap");
+    OK(tarn_pool_suspend(pool, false)); /* takes all, which is one run too */
+    CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(4, 1));
+    OK(tarn_pool_resume(pool));
+    OK(tarn_range_destroy(range));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
 }
 
 /* Memory that is not idle is mapped a second time, for its own stream; its old page waits. */

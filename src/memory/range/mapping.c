@@ -325,8 +325,7 @@ static tarn_status collect_in_chunk_locked(struct tarn_range *range, struct chun
         struct page *page = &chunk->pages[i];
         bool inside = page->index >= from && page->index < to;
         if (inside && !status && pieces->bytes < wanted && take_idle_locked(range, page)) {
-            size_t end =
-                page->index + (wanted - pieces->bytes + range->page_size - 1) / range->page_size;
+            size_t end = page->index + (wanted - pieces->bytes - 1) / range->page_size + 1;
             end = end < to ? end : to;
             range->hand = page->index;
             status = collect_run_locked(range, page->index, &end, pieces);

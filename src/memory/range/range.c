@@ -326,7 +326,7 @@ static tarn_status find_store(tarn_pool *public, struct store **store, struct po
                                        "the pool's last reference was dropped: it cannot be used");
 }
 
-static tarn_status check_store(const struct store *store, size_t page, size_t bytes)
+static tarn_status check_store(const struct store *store, size_t page, size_t bytes, tarn_tag tag)
 {
     const struct device *device = store->arena->device;
     if (!device->properties.virtual_memory)
@@ -343,6 +343,8 @@ static tarn_status check_store(const struct store *store, size_t page, size_t by
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "a page of %zu bytes is not a multiple of the granule of device %d, %zu",
                       page, device->number, store->arena->granule);
+    if (tag && !*tarn_tag_text(tag))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tag %u was never interned", tag);
     if (!bytes || bytes > TARN_MAX_SIZE || page > TARN_MAX_SIZE)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "a range of %zu bytes in pages of %zu: each is 1 to 1 EiB", bytes, page);
@@ -385,7 +387,7 @@ tarn_status tarn_range_create(const tarn_range_options *given, size_t bytes, tar
         return status;
     size_t page = options.page ? options.page : store->arena->granule;
     struct tarn_range *range = NULL;
-    status = check_store(store, page, bytes);
+    status = check_store(store, page, bytes, options.tag);
     if (!status) {
         range = range_new();
         if (!range)
