@@ -36,7 +36,7 @@ static void make_junk(struct message *message)
     message->said = keep_message((enum keep_verb)pick(KEEP_REFUSED + 3));
     message->size = sizeof message->said;
     message->count = 0;
-    memcpy(message->said.name, names[pick(6)], 8);
+    strncpy(message->said.name, names[pick(6)], sizeof message->said.name - 1);
     message->said.count = pick(3) ? pick(3) : pick(100);
     memset(message->said.device, '\r', pick(30));
     for (unsigned i = 0; i < 2; i++)

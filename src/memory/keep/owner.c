@@ -240,7 +240,7 @@ static tarn_status compare_locked(struct keep *keep, uint64_t *from)
     struct keep_message request = keep_message(KEEP_HAS), answer;
     request.from = *from;
     request.count = window_kept(keep, *from, request.segments);
-    const struct keep_segment *last = &request.segments[request.count - 1];
+    const struct keep_segment *last = &request.segments[KEEP_BATCH - 1];
     request.to = request.count == KEEP_BATCH ? last->offset + last->size : UINT64_MAX;
     *from = request.to;
     tarn_status status = exchange_locked(keep, &request, -1, &answer);
