@@ -113,14 +113,24 @@ typedef struct tarn_alloc_options {
     /* The pool to allocate from, whatever scopes are open. NULL: the open scopes decide. With a
      * pool, TARN_CURRENT_DEVICE means the pool's device. */
     tarn_pool *pool;
+
+    /* Nanoseconds that the call may wait for work of streams and for other threads, in all; 0: as
+     * long as it helps; TARN_NO_WAIT: not at all. A call with a bound may still map memory, but
+     * does not compact. The driver's own calls are not bounded: its free of a plain segment waits
+     * for the device. */
+    uint64_t wait;
 } tarn_alloc_options;
+
+#define TARN_NO_WAIT 18446744073709551615ul
 
 /* Allocates `size` bytes with options. Otherwise as tarn_alloc_on().
  *   TARN_ERROR_INVALID_ARGUMENT   `options` is NULL, or a bad alignment, tag, pool or structure
  *                                 size
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number, or the pool belongs to
  *                                 another device
- *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
+ *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device
+ *   TARN_ERROR_NOT_READY          with `wait`: memory would be there after a longer wait, or other
+ *                                 threads are moving memory; nothing was reported as a shortage */
 TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 
 /* Frees a block in the order of the stream that it was allocated for, even if that stream was

@@ -62,10 +62,13 @@ typedef struct tarn_shortage {
  * TARN_ERROR_BUSY. tarn_shutdown() calls `unmapping` too; what that calls then returns
  * TARN_ERROR_SHUTDOWN.
  *
- * `out_of_memory` is called before an allocation returns TARN_ERROR_OUT_OF_MEMORY, in the thread
- * that asked, unless more than TARN_MAX_SIZE bytes were requested. `before_growth` is called before
- * memory is requested from the driver: it frees what it can, and returns whether it freed anything;
- * tarn then searches again. Both may call any tarn function except tarn_shutdown(). While one of
+ * `before_growth` is called before memory is requested from the driver. `out_of_memory` is called
+ * before an allocation, or the commit of a range's pages, returns TARN_ERROR_OUT_OF_MEMORY, unless
+ * more than TARN_MAX_SIZE bytes were requested. Both run in the thread that asked. They free what
+ * they can, and return whether they freed anything: then tarn searches again. `out_of_memory` is
+ * called again as long as an observer returns true and the memory does not suffice, so an observer
+ * that has nothing left must return false. What it frees serves the request when it is idle, for
+ * which the request waits. Both may call any tarn function except tarn_shutdown(). While one of
  * them runs, neither is called again in its thread. */
 typedef struct tarn_observer_options {
     size_t size; /* sizeof(tarn_observer_options) */
@@ -75,8 +78,8 @@ typedef struct tarn_observer_options {
     void (*mapped)(const tarn_mapping *range, void *user);
     /* A range is about to be unmapped. */
     void (*unmapping)(const tarn_mapping *range, void *user);
-    /* A request is about to fail. */
-    void (*out_of_memory)(const tarn_shortage *shortage, void *user);
+    /* A request is about to fail. Returns whether anything was freed. */
+    bool (*out_of_memory)(const tarn_shortage *shortage, void *user);
     /* `bytes` are about to be requested from the driver. Returns whether anything was freed. */
     bool (*before_growth)(int device, size_t bytes, void *user);
 } tarn_observer_options;

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
+import copy
 import ctypes
 import gc
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -298,3 +302,55 @@ def test_a_closed_pool_serves_nobody():
         tarn.alloc(1000, pool=pool)
     with pytest.raises(tarn.InvalidArgumentError):
         tarn.alloc(1000, device=0, pool=pool)
+
+
+def test_a_spiller_is_asked_until_the_request_has_room(capsys):
+    tarn.limit(64 << 20)
+    cache = [tarn.alloc(10 << 20) for _ in range(5)]
+    asked = []
+
+    def spill(shortage):
+        asked.append(shortage)
+        if cache:
+            cache.pop().close()
+            return True
+        raise ValueError("nothing is left")
+
+    try:
+        with pytest.raises(TypeError):
+            copy.copy(tarn.Spiller(spill))
+        for spiller in list(tarn.spilling._spillers.values()):
+            spiller.close()
+        with tarn.Spiller(spill, device=0) as spiller:
+            block = tarn.alloc(30 << 20)
+            assert 0 < len(cache) <= 3 and len(asked) == 5 - len(cache)
+            assert asked[0].requested == 30 << 20 and asked[0].device == 0 and asked[0].limit == 64 << 20
+            with pytest.raises(tarn.OutOfMemoryError):
+                tarn.alloc(60 << 20)
+            assert not cache and "nothing is left" in capsys.readouterr().err
+        spiller.close()
+        asked.clear()
+        with pytest.raises(tarn.OutOfMemoryError):
+            tarn.alloc(60 << 20)
+        assert not asked
+        block.close()
+    finally:
+        tarn.limit(2**64 - 1)
+
+
+def test_an_allocation_may_refuse_to_wait():
+    for wait in (0, 1e-9, 0.5, 1e30):
+        tarn.alloc(3 << 20, wait=wait).close()
+    for wait in (-1, float("nan")):
+        with pytest.raises(tarn.InvalidArgumentError):
+            tarn.alloc(100, wait=wait)
+    pool = tarn.Pool()
+    with pytest.raises(tarn.OutOfMemoryError):
+        tarn.alloc(1 << 40, pool=pool, wait=0)
+    pool.close()
+
+
+def test_the_example_spills():
+    example = Path(__file__).parents[2] / "examples/spill.py"
+    printed = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True, timeout=120).stdout
+    assert printed == "3 blocks of 10 MiB are left beside the one of 30 MiB\n"

@@ -16,17 +16,14 @@
  * `proof`), or with a later wait for the whole device (`waited`). */
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "device/capture.h"
 #include "device/stream.h"
 #include "device/tracing.h"
 
-#include <time.h>
-
 #define WAIT_ANY_NS \
-    UINT64_C(10000000000)              /* for one of many marks, before the first is waited for
+    UINT64_C(10000000000) /* for one of many marks, before the first is waited for
                                           alone */
-#define PAUSE_LEAST_NS UINT64_C(10000) /* between two questions */
-#define PAUSE_MOST_NS UINT64_C(1000000)
 
 struct mark {
     atomic_uint holders;
@@ -385,17 +382,13 @@ tarn_status mark_wait(struct mark *mark)
 
 static void pause_for(uint64_t ns)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+    if (driver->pause)
+        driver->pause(ns);
+    else
+        clock_pause(ns);
 }
 
 void (*marks_pause)(uint64_t ns) = pause_for;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 /* Asks each once. NOT_READY if none has ended. */
 static tarn_status marks_query(struct mark *const *list, size_t count)
@@ -426,20 +419,22 @@ static tarn_status events_wait_any(struct mark *const *list, size_t count)
     return status;
 }
 
-tarn_status marks_wait_any(struct mark *const *list, size_t count)
+tarn_status marks_wait_any(struct mark *const *list, size_t count, uint64_t until)
 {
-    uint64_t until = now_ns() + WAIT_ANY_NS, ns = PAUSE_LEAST_NS;
+    bool bounded = until != UNTIL_ENDED;
+    uint64_t last = bounded ? until : clock_after(WAIT_ANY_NS), ns = PAUSE_LEAST_NS;
     tarn_status status;
-    if (count == 1)
+    if (count == 1 && !bounded)
         return mark_wait(list[0]);
     while ((status = marks_query(list, count)) == TARN_ERROR_NOT_READY) {
-        if (now_ns() >= until)
-            return mark_wait(list[0]);
-        status = events_wait_any(list, count);
+        if (clock_is_past(last))
+            return bounded ? TARN_ERROR_NOT_READY : mark_wait(list[0]);
+        if (!bounded)
+            status = events_wait_any(list, count);
         if (status != TARN_ERROR_NOT_READY)
             return status;
         marks_pause(ns);
-        ns = 2 * ns < PAUSE_MOST_NS ? 2 * ns : PAUSE_MOST_NS;
+        ns = pause_after(ns);
     }
     return status;
 }

@@ -137,12 +137,13 @@ tarn_status mark_wait(struct mark *mark);
 /* Makes later work of `stream` wait for a mark. An owed mark has no event that a stream could wait
  * for: then the calling thread waits itself. */
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark);
-/* Waits until one of the marks has ended or has failed, and returns its status. If the driver has
- * no wait for several events, tarn queries them in turn, with growing pauses up to 1 ms; after 10 s
- * it waits for the first mark. mark_can_wait() must be true for each mark. `count` is at most
- * MARKS_MOST. */
+/* Waits until one of the marks has ended or has failed, and returns its status, or until `until`
+ * (base/thread/clock.h): then TARN_ERROR_NOT_READY. If the driver has no wait for several events,
+ * or the wait has a bound, tarn queries them in turn, with growing pauses up to 1 ms; without a
+ * bound it waits for the first mark after 10 s. mark_can_wait() must be true for each mark. `count`
+ * is at most MARKS_MOST. */
 #define MARKS_MOST 64
-tarn_status marks_wait_any(struct mark *const *marks, size_t count);
+tarn_status marks_wait_any(struct mark *const *marks, size_t count, uint64_t until);
 /* What marks_wait_any() calls between two queries. Only tests change it. */
 extern void (*marks_pause)(uint64_t ns);
 /* Records an event for the owed marks of a stream and incarnation. For calls that pass the stream,

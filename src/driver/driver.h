@@ -312,6 +312,9 @@ struct driver {
     /* Optional; NULL if events can only be asked one by one: waits until one of these events, of
      * any devices, has ended. `ended` is its index. */
     tarn_status (*event_wait_any)(const driver_event *events, size_t count, size_t *ended);
+    /* Optional; NULL if time passes by itself: sleeps for less than a second, and moves the
+     * driver's own clock as far. */
+    void (*pause)(uint64_t ns);
     /* Ends background threads and the process's use of the driver. No call may follow. */
     void (*finish)(void);
 };

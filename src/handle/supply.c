@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/tracing.h"
@@ -296,18 +297,10 @@ static tarn_status create_relocking(struct entry *entry, struct shelf *shelf,
     return TARN_OK;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The deadline of a wait; 0: no wait. */
 static uint64_t deadline_after(uint64_t ns)
 {
-    uint64_t now = now_ns();
-    return ns == 0 ? 0 : ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+    return ns == 0 ? 0 : clock_after(ns);
 }
 
 /* A create that asks tarn for a handle of its own kind would wait for itself. */
@@ -357,7 +350,7 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
     if (!open && !ours)
         return TARN_OK;
     if (open && !ours) {
-        uint64_t now = now_ns();
+        uint64_t now = clock_ns();
         if (now < deadline && captures_wait(device, deadline - now, &shelf->returned, returned)) {
             *again = captures_open(device) > 0;
             return TARN_OK;

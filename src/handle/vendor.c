@@ -11,6 +11,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
@@ -20,7 +21,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <tarn/memory.h>
-#include <time.h>
 #include <unistd.h>
 
 static void visit_leave(struct visit *visit, bool stay)
@@ -63,13 +63,6 @@ void visit_end(struct visit *visit, bool stay)
 {
     undo_pop(&visit->undo);
     visit_leave(visit, stay);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static bool has_status(const int *statuses, size_t count, int code)
@@ -152,7 +145,7 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
     if (status)
         return status;
     bool measured = alone && driver->memory_info(device->number, &before, &total) == TARN_OK;
-    uint64_t start = now_ns();
+    uint64_t start = clock_ns();
     struct error_before error;
     error_attempt_begin(&error);
     status = create_once(entry, device, &handle->vendor);
@@ -168,7 +161,7 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
             (void)failed(status, "%s", why);
     }
     error_attempt_end(&error, status);
-    *ns = now_ns() - start;
+    *ns = clock_ns() - start;
     measured = measured && driver->memory_info(device->number, &after, &total) == TARN_OK;
     *bytes = !measured ? -1 : before > after ? (int64_t)(before - after) : 0;
     if (!status && entry->calls.memory) {

@@ -112,6 +112,7 @@ const struct hooks hooks = {
     .make_room = trim_make_room,
     .refuse_resume = shortage_refuse_resume,
     .trim = trim,
+    .shortage_helped = shortage_helped,
     .refuse_range = shortage_refuse_range,
     .ranges_leave = ranges_leave,
 };

@@ -36,6 +36,7 @@
 #include "memory/malloc.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
@@ -82,11 +83,11 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
 /* Takes a span for a request that no free span of its zone serves: with `grow` by the ladder,
  * otherwise from the other zone. */
 static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
-                             bool grow, struct span **span)
+                             bool grow, uint64_t until, struct span **span)
 {
     tarn_status status;
     if (grow) {
-        status = ladder_climb(heap, zone, size, alignment, span);
+        status = ladder_climb(heap, zone, size, alignment, until, span);
         heap_check(heap);
         return status;
     }
@@ -119,7 +120,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
     if (grow && plan_may_begin(heap, request->size)) {
-        plan_begin(heap, request->size);
+        plan_begin(heap, request);
         heap_check(heap);
     }
     mutex_lock(&heap->lock);
@@ -131,7 +132,8 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         status = span_have_locked(heap, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
         mutex_unlock(&heap->lock);
-        status = span_find(heap, zone, request->size, request->alignment, grow, &span);
+        status =
+            span_find(heap, zone, request->size, request->alignment, grow, request->until, &span);
         mutex_lock(&heap->lock);
     }
     if (!status) {
@@ -156,7 +158,7 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
     mutex_unlock(&heap->lock);
     return status == TARN_ERROR_OUT_OF_MEMORY
-               ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span)
+               ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, request->until, span)
                : status;
 }
 
@@ -310,9 +312,12 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     tarn_status status = device_check(heap->arena->device);
     if (status)
         return status;
-    status = heap_block_alloc(heap, request, true, address, &size, used);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own)
-        other = spare_block_alloc(heap, request, address, &size);
+    do {
+        status = heap_block_alloc(heap, request, true, address, &size, used);
+        if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own)
+            other = spare_block_alloc(heap, request, address, &size);
+    } while (status == TARN_ERROR_OUT_OF_MEMORY && !other &&
+             shortage_helped(heap->store, heap, request->size));
     if (other)
         status = TARN_OK;
     else if (status == TARN_ERROR_OUT_OF_MEMORY)
@@ -336,7 +341,8 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
 struct asked {
     size_t size, alignment; /* bytes; alignment 0: any */
     tarn_tag tag;
-    bool own; /* the caller is tarn itself */
+    bool own;       /* the caller is tarn itself */
+    uint64_t until; /* how long it may wait (base/thread/clock.h); 0: as long as it must */
 };
 
 static tarn_status request_make(const struct asked *asked, struct request *request)
@@ -351,6 +357,7 @@ static tarn_status request_make(const struct asked *asked, struct request *reque
         .front = zone_in_front(alignment),
         .own = asked->own,
         .tag = asked->tag,
+        .until = asked->until,
     };
     return TARN_OK;
 }
@@ -646,7 +653,12 @@ tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **poin
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d",
                       stream->device, number);
     struct used used = {0};
-    struct asked asked = {.size = size, .alignment = alignment, .tag = options->tag};
+    struct asked asked = {.size = size,
+                          .alignment = alignment,
+                          .tag = options->tag,
+                          .until = options->wait == 0              ? UNTIL_ENDED
+                                   : options->wait == TARN_NO_WAIT ? UNTIL_NOW
+                                                                   : clock_after(options->wait)};
     return store ? alloc_in(store, stream, &asked, pointer)
                  : alloc_for(stream, &asked, pointer, &used);
 }

@@ -6,6 +6,7 @@
 #include "report/survey.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "handle/handle.h"
 #include "memory/pinned/pinned.h"
 #include "memory/watch/occupancy.h"
@@ -13,14 +14,6 @@
 #include "report/graph/graph.h"
 
 #include <string.h>
-#include <time.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t or_unknown(size_t limit)
 {
@@ -177,7 +170,7 @@ void survey_take(struct surveyor *surveyor)
     struct error_before before;
     error_attempt_begin(&before);
     survey->number++;
-    survey->taken_ns = now_ns();
+    survey->taken_ns = clock_ns();
     survey->metadata = (int64_t)pages_bytes();
     survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
         survey->library_count = (struct survey_count){0, 0};

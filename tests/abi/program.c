@@ -366,11 +366,12 @@ static void mapped(const tarn_mapping *range, void *user)
     if (user == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
         told++;
 }
-static void out_of_memory(const tarn_shortage *shortage, void *user)
+static bool out_of_memory(const tarn_shortage *shortage, void *user)
 {
     if (user == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB &&
         shortage->device == 0 && shortage->limit == TARN_NO_LIMIT)
         shortages++;
+    return 0;
 }
 
 static void observed_and_shared(void)

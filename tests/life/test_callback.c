@@ -53,12 +53,13 @@ static void hear(const tarn_mapping *range, void *user)
         call_everything();
 }
 
-static void hear_shortage(const tarn_shortage *shortage, void *user)
+static bool hear_shortage(const tarn_shortage *shortage, void *user)
 {
     (void)user;
     CHECK(shortage->requested > 0);
     if (armed)
         call_everything();
+    return false;
 }
 
 static bool give_nothing(int device, size_t bytes, void *user)

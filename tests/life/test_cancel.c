@@ -37,11 +37,12 @@ static void hear(const tarn_mapping *range, void *user)
     pthread_testcancel();
 }
 
-static void hear_shortage(const tarn_shortage *shortage, void *user)
+static bool hear_shortage(const tarn_shortage *shortage, void *user)
 {
     (void)user;
     (void)shortage;
     pthread_testcancel();
+    return false;
 }
 
 static bool give_nothing(int device, size_t bytes, void *user)

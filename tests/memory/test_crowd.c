@@ -268,10 +268,11 @@ static void change_stream(void)
     OK(tarn_stream_lease(0, 0, &stream->stream));
 }
 
-static void ignore(const tarn_shortage *shortage, void *user)
+static bool ignore(const tarn_shortage *shortage, void *user)
 {
     (void)shortage;
     (void)user;
+    return false;
 }
 
 static void observe(size_t i)

@@ -119,7 +119,7 @@ static void aligned_blocks(void)
 {
     for (size_t alignment = 256; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
         void *pointer = &t;
-        tarn_alloc_options options = {sizeof options, 0, t.streams[1], alignment, 0, NULL};
+        tarn_alloc_options options = {sizeof options, 0, t.streams[1], alignment, 0, NULL, 0};
         if (!TRY(tarn_alloc(&options, 100000, &pointer))) {
             CHECK(pointer == &t);
             continue;

@@ -28,7 +28,7 @@ static void no_bytes_are_null_and_no_failure(void **state)
 {
     (void)state;
     void *pointer = &pointer;
-    tarn_alloc_options options = {sizeof options, 0, own, 4096, 0, NULL};
+    tarn_alloc_options options = {sizeof options, 0, own, 4096, 0, NULL, 0};
     CHECK(!tarn_malloc(SIZE_MAX));
     CHECK(!tarn_malloc(0));
     GIVES(tarn_last_status(), TARN_OK);
@@ -51,7 +51,7 @@ static void sizes_that_nothing_can_serve_are_out_of_memory(void **state)
                                    (size_t)1 << 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *pointer = &pointer;
-        tarn_alloc_options options = {sizeof options, 0, own, TARN_MAX_ALIGNMENT, 0, NULL};
+        tarn_alloc_options options = {sizeof options, 0, own, TARN_MAX_ALIGNMENT, 0, NULL, 0};
         GIVES(tarn_alloc_on(own, sizes[i], &pointer), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_alloc(&options, sizes[i], &pointer), TARN_ERROR_OUT_OF_MEMORY);
         CHECK(pointer == &pointer);
@@ -86,7 +86,7 @@ static void every_alignment_is_kept_for_every_size(void **state)
     for (size_t alignment = 1; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             tarn_alloc_options options = {
-                sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0, NULL};
+                sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0, NULL, 0};
             void *pointer = NULL;
             OK(tarn_alloc(&options, sizes[i], &pointer));
             CHECK((uintptr_t)pointer % alignment == 0 && (uintptr_t)pointer % 512 == 0);
@@ -109,7 +109,7 @@ static void options_are_checked(void **state)
 {
     (void)state;
     void *pointer = &pointer;
-    tarn_alloc_options good = {sizeof good, 0, own, 0, 0, NULL}, bad = good;
+    tarn_alloc_options good = {sizeof good, 0, own, 0, 0, NULL, 0}, bad = good;
     GIVES(tarn_alloc(NULL, 10, &pointer), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_alloc(&good, 10, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_alloc_on(own, 10, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -340,7 +340,7 @@ static void what_is_known_of_a_block_is_told_for_any_address_in_it(void **state)
     static const size_t sizes[] = {1, 3000, 65536, 65537, 200000, 9 * MIB + 1};
     char *blocks[6];
     for (size_t i = 0; i < 6; i++) {
-        tarn_alloc_options options = {sizeof options, 0, i % 2 ? own : other, 0, tag, NULL};
+        tarn_alloc_options options = {sizeof options, 0, i % 2 ? own : other, 0, tag, NULL, 0};
         void *pointer = NULL;
         OK(tarn_alloc(&options, sizes[i], &pointer));
         blocks[i] = pointer;

@@ -63,7 +63,7 @@ static void do_alloc(void)
             tarn_pool_alloc(m.pools[pool].pool, m.streams[stream].handle, block.size, &pointer);
     } else if (alignment || below(4) == 0) {
         tarn_alloc_options options = {
-            sizeof options, TARN_CURRENT_DEVICE, m.streams[stream].handle, alignment, 0, NULL};
+            sizeof options, TARN_CURRENT_DEVICE, m.streams[stream].handle, alignment, 0, NULL, 0};
         status = tarn_alloc(&options, block.size, &pointer);
     } else {
         status = tarn_alloc_on(m.streams[stream].handle, block.size, &pointer);

@@ -363,7 +363,7 @@ static struct {
     bool well;
 } shortage;
 
-static void note_shortage(const tarn_shortage *seen, void *user)
+static bool note_shortage(const tarn_shortage *seen, void *user)
 {
     (void)user;
     shortage.last = *seen;
@@ -374,6 +374,7 @@ static void note_shortage(const tarn_shortage *seen, void *user)
     /* And nobody learns of that */
     GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_device_trim(0, SIZE_MAX));
+    return false;
 }
 
 static void an_out_of_memory_is_reported_with_its_numbers(void **state)
@@ -431,6 +432,74 @@ static void what_is_given_back_serves_before_the_driver_is_asked(void **state)
     nothing_is_left(0);
 }
 
+/* What a program can do without: blocks, and who uses them. */
+static struct {
+    void *blocks[4];
+    int count, asked;
+    tarn_stream user; /* 0: none */
+    bool lies;        /* says once more that it has freed something */
+} spare;
+
+static bool spill(const tarn_shortage *seen, void *user)
+{
+    (void)user;
+    CHECK(seen->device == 0 && seen->requested == DEVICE - PIECE);
+    spare.asked++;
+    if (!spare.count) {
+        bool lies = spare.lies;
+        spare.lies = false;
+        return lies;
+    }
+    void *block = spare.blocks[--spare.count];
+    OK(spare.user ? tarn_free_on(block, spare.user) : tarn_free(block));
+    return true;
+}
+
+/* Asked again as long as something was freed and it does not suffice. */
+static void what_is_freed_before_a_failure_serves_the_request(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.out_of_memory = spill});
+    for (int used = 0; used < 2; used++) {
+        spare.user = used ? other : 0;
+        spare.count = 4;
+        spare.asked = 0;
+        for (int i = 0; i < 4; i++)
+            spare.blocks[i] = alloc_on(own, DEVICE / 8);
+        if (used)
+            work_on(other, spare.blocks[0], MIB, 1000000); /* the request waits for it */
+        tarn_stats before = stats_of(0);
+        void *block = alloc_on(own, DEVICE - PIECE);
+        CHECK(spare.asked == 4 && spare.count == 0);
+        CHECK(stats_of(0).num_ooms == before.num_ooms);
+        verify(0);
+        OK(tarn_free(block));
+        OK(tarn_device_trim(0, 0));
+    }
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+static void a_request_that_stays_short_fails_with_the_text_of_the_end(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.out_of_memory = spill});
+    void *kept = alloc_on(own, DEVICE / 2), *none = NULL;
+    spare.user = 0;
+    spare.asked = 0;
+    spare.blocks[0] = alloc_on(own, DEVICE / 4);
+    spare.count = 1;
+    spare.lies = true; /* costs a search, and nothing else */
+    tarn_stats before = stats_of(0);
+    GIVES(tarn_alloc_on(own, DEVICE - PIECE, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(spare.asked == 3 && !none);
+    CHECK(strstr(tarn_last_error(), "256 MiB live"));
+    CHECK(stats_of(0).num_ooms == before.num_ooms + 1);
+    OK(tarn_free(kept));
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
 static tarn_pool *ending;
 
 static bool end_pool(int device, size_t bytes, void *user)
@@ -473,9 +542,9 @@ static bool shut_down(int device, size_t bytes, void *user)
     return false;
 }
 
-static void shut_down_late(const tarn_shortage *seen, void *user)
+static bool shut_down_late(const tarn_shortage *seen, void *user)
 {
-    (void)shut_down(seen->device, 0, user);
+    return shut_down(seen->device, 0, user);
 }
 
 static void shut_down_at_once(const tarn_mapping *range, void *user)
@@ -720,6 +789,8 @@ int main(void)
         cmocka_unit_test(only_the_requested_device_is_reported),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(an_out_of_memory_is_reported_with_its_numbers),
+        cmocka_unit_test(what_is_freed_before_a_failure_serves_the_request),
+        cmocka_unit_test(a_request_that_stays_short_fails_with_the_text_of_the_end),
         cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),
         cmocka_unit_test(a_pool_may_be_released_under_a_request),
         cmocka_unit_test(no_callback_shuts_down),

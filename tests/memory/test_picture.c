@@ -180,7 +180,7 @@ static void tags_and_what_was_extended(void)
     void *small = NULL, *large = NULL;
     OK(tarn_tag_intern("weights", &tag));
     tarn_alloc_options options = {
-        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
+        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL, 0};
     OK(tarn_alloc(&options, 700, &small));
     OK(tarn_alloc(&options, 3 * MIB, &large));
     CHECK(tarn_extend(large, 3 * MIB + 100000) == TARN_OK);

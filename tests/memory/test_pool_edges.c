@@ -3,6 +3,7 @@
 
 /* Where the rules of private pools meet those of streams, captures, suspension and shutdown. Each
  * case runs in a process of its own. */
+#include "base/thread/clock.h"
 #include "driver/driver.h"
 #include "memory/growth/growth.h"
 #include "memory/pool/pool.h"
@@ -271,7 +272,8 @@ static void no_step_serves_a_request_of_a_suspended_pool(void)
     OK(tarn_free(pool_alloc(pool, stream, 30 * MIB)));
     OK(heap_of(store_of(pool), stream_of(stream), &heap));
     OK(tarn_pool_suspend(pool, true));
-    GIVES(ladder_climb(heap, ZONE_LARGE, 5 * MIB, TARN_BLOCK_UNIT, &span), TARN_ERROR_SUSPENDED);
+    GIVES(ladder_climb(heap, ZONE_LARGE, 5 * MIB, TARN_BLOCK_UNIT, UNTIL_ENDED, &span),
+          TARN_ERROR_SUSPENDED);
     OK(tarn_pool_resume(pool));
     OK(tarn_pool_release(pool));
     nothing_is_left(0);

@@ -23,14 +23,14 @@ static void every_size_to_64_kib_has_a_slot_that_is_large_enough_and_wastes_litt
         CHECK(slot >= before);
         CHECK(slot - size < 512 || slot - size <= slot / 8); /* a unit, or an eighth */
         CHECK(slab_slot_size(slot) == slot);                 /* a slot's size is its own class */
-        struct request request = {size, size, TARN_BLOCK_UNIT, 0, false, false, 0};
+        struct request request = {size, size, TARN_BLOCK_UNIT, 0, false, false, 0, 0};
         size_t span = slab_span_size(slab_class(size));
         CHECK(slab_serves(&request) && span % MAP_PAGE == 0);
         CHECK(span / slot >= 8 && span / slot <= SLAB_SLOTS && span % slot <= span / 16 &&
               span <= MIB);
         before = slot;
     }
-    struct request large = {SLAB_MOST + 512, SLAB_MOST + 1, TARN_BLOCK_UNIT, 0, false, false, 0};
+    struct request large = {SLAB_MOST + 512, SLAB_MOST + 1, TARN_BLOCK_UNIT, 0, false, false, 0, 0};
     CHECK(!slab_serves(&large));
 }
 
@@ -39,7 +39,7 @@ static void a_slab_serves_an_alignment_only_where_all_its_slots_have_it(void **s
     (void)state;
     for (size_t size = 512; size <= SLAB_MOST; size += 512) {
         for (size_t alignment = 512; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
-            struct request request = {size, size, alignment, 0, false, false, 0};
+            struct request request = {size, size, alignment, 0, false, false, 0, 0};
             CHECK(slab_serves(&request) == (slab_slot_size(size) % alignment == 0));
         }
     }

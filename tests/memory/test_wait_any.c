@@ -7,9 +7,14 @@
 
 #include "device/stream.h"
 #include "driver/driver.h"
+#include "memory/arena/moves.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -140,6 +145,117 @@ static void a_driver_is_asked_with_growing_pauses(void **state)
     end();
 }
 
+/* Bounds ---------------------------------------------------------------------------------------- */
+
+static tarn_status alloc_within(tarn_stream stream, uint64_t wait, size_t size, void **block)
+{
+    return tarn_alloc(
+        &(tarn_alloc_options){
+            .size = sizeof(tarn_alloc_options), .device = 0, .stream = stream, .wait = wait},
+        size, block);
+}
+
+static uint64_t shortages;
+
+static bool count_shortage(const tarn_shortage *shortage, void *user)
+{
+    (void)shortage;
+    (void)user;
+    shortages++;
+    return false;
+}
+
+/* Memory that is not idle is not waited for; what is at hand, or can be mapped, is taken. A refusal
+ * is no shortage. */
+static void a_request_may_refuse_to_wait(void **state)
+{
+    (void)state;
+    tarn_observer observer = 0;
+    tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .out_of_memory = count_shortage};
+    OK(tarn_observer_add(&options, &observer));
+    for (int way = 0; way < WAYS; way++) {
+        void *block = NULL, *small = NULL;
+        uint64_t start = free_busy_blocks(way, false);
+        tarn_stats before = stats_of(0);
+        GIVES(alloc_within(own, TARN_NO_WAIT, 100 * MIB, &block), TARN_ERROR_NOT_READY);
+        CHECK(!block && time_now() == start && strstr(tarn_last_error(), "would have to wait for"));
+        OK(alloc_within(own, TARN_NO_WAIT, 5 * MIB, &small));
+        OK(alloc_within(own, TARN_NO_WAIT, 600, &block));
+        CHECK(time_now() == start && shortages == 0 && stats_of(0).num_ooms == before.num_ooms);
+        CHECK(stats_of(0).num_sync_all_streams == before.num_sync_all_streams);
+        OK(tarn_free(small));
+        OK(tarn_free(block));
+        verify(0);
+        time_pass(SOON); /* and what has become idle meanwhile serves */
+        OK(alloc_within(own, TARN_NO_WAIT, 100 * MIB, &block));
+        OK(tarn_free(block));
+        end();
+    }
+    void *all = alloc_on(own, 250 * MIB), *more = NULL;
+    GIVES(alloc_within(own, TARN_NO_WAIT, 100 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(shortages == 1); /* no wait would have helped */
+    OK(tarn_free(all));
+    OK(tarn_observer_remove(observer));
+    end();
+}
+
+/* One bound for the whole request, however many waits it takes. */
+static void a_request_waits_as_long_as_it_may(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        void *block = NULL;
+        uint64_t start = free_busy_blocks(way, true);
+        if (way == OF_A_FOUND_STREAM)
+            GIVES(alloc_within(own, LATE / 1000, 200 * MIB, &block), TARN_ERROR_NOT_READY);
+        GIVES(alloc_within(own, LATE / 1000, 200 * MIB, &block), TARN_ERROR_NOT_READY);
+        CHECK(time_now() - start < LATE && strstr(tarn_last_error(), "would have to wait longer"));
+        OK(alloc_within(own, UINT64_C(3600) * 1000 * MIB, 100 * MIB, &block));
+        CHECK(time_now() - start < LATE);
+        OK(tarn_free(block));
+        verify(0);
+        end();
+    }
+}
+
+static atomic_int moving; /* 1: moves alone; 2: is to end */
+
+static void *move_alone(void *arena)
+{
+    move_begin_alone(arena);
+    atomic_store(&moving, 1);
+    while (atomic_load(&moving) != 2)
+        sched_yield();
+    move_end(arena);
+    return NULL;
+}
+
+/* A thread that moves memory alone is waited for as long as the request may. */
+static void another_threads_moves_are_waited_for_as_long_as_allowed(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_if_used(0);
+    void *block = NULL;
+    tarn_stream fresh = lease(0);
+    const uint64_t waits[] = {TARN_NO_WAIT, 2000000};
+    pthread_t mover;
+    CHECK(!pthread_create(&mover, NULL, move_alone, arena));
+    while (!atomic_load(&moving))
+        sched_yield();
+    for (int i = 0; i < 2; i++) {
+        GIVES(alloc_within(fresh, waits[i], 50 * MIB, &block), TARN_ERROR_NOT_READY);
+        CHECK(!block && strstr(tarn_last_error(), "other threads, which move memory"));
+    }
+    atomic_store(&moving, 2);
+    CHECK(!pthread_join(mover, NULL));
+    OK(alloc_within(fresh, TARN_NO_WAIT, 50 * MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_stream_return(fresh));
+    OK(tarn_device_trim(0, 0));
+    end();
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -156,6 +272,9 @@ int main(void)
         cmocka_unit_test(a_trim_waits_for_no_more_than_it_must),
         cmocka_unit_test(pinned_memory_waits_for_the_first_that_ends),
         cmocka_unit_test(a_driver_is_asked_with_growing_pauses),
+        cmocka_unit_test(a_request_may_refuse_to_wait),
+        cmocka_unit_test(a_request_waits_as_long_as_it_may),
+        cmocka_unit_test(another_threads_moves_are_waited_for_as_long_as_allowed),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

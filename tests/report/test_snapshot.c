@@ -223,7 +223,7 @@ static void tags_and_regions(void)
     OK(tarn_region_push("step 3"));
     OK(tarn_region_push("layer 7"));
     tarn_alloc_options options = {
-        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag, NULL};
+        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag, NULL, 0};
     OK(tarn_alloc(&options, 9000, &pointer));
     count_taken(9000);
     OK(tarn_region_pop());
@@ -439,8 +439,8 @@ static void a_tag_makes_no_workspace(void)
     tarn_pool_id pool;
     void *own = NULL, *block = NULL;
     OK(tarn_tag_intern("workspace", &wanted.tag));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY,
-                                  4096,           wanted.tag,          NULL};
+    tarn_alloc_options options = {
+        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, wanted.tag, NULL, 0};
     OK(tarn_alloc(&options, 5 * MIB, &block));
     OK(stream_find(TARN_STREAM_LEGACY, 0, &wanted.stream));
     OK(memory_alloc_own(&wanted, 3 * MIB, &pool, &own));
@@ -470,7 +470,7 @@ static void names_in_any_bytes(void)
         OK(tarn_tag_intern(names[i], &tag));
         OK(tarn_region_push(names[i]));
         tarn_alloc_options options = {
-            sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
+            sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL, 0};
         OK(tarn_alloc(&options, 1000, &pointer));
         OK(tarn_region_pop());
         OK(tarn_free(pointer));
@@ -656,10 +656,11 @@ static void what_was_there_is_replaced(void)
 
 /* In the middle of other things ---------------------------------------------------------------- */
 
-static void observe(const tarn_shortage *shortage, void *user)
+static bool observe(const tarn_shortage *shortage, void *user)
 {
     (void)shortage;
     *(tarn_status *)user = tarn_snapshot_write(path_of("shortage.pickle"), NULL);
+    return false;
 }
 
 static void when_memory_is_short(void)

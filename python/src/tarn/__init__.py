@@ -34,6 +34,7 @@ from .pools import Kept, Pool, PoolId, Scope, SealedBlock
 from .ranges import Range, RangeInfo
 from .sleeping import Registration, Residue, Sleeper, Slept, cancel_sleep, set_pool_tag, sleep, sleep_state, wake
 from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
+from .spilling import Shortage, Spiller
 from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated, memory_reserved, memory_stats, metrics,
                     reset_accumulated_memory_stats, reset_peak_memory_stats)
 
@@ -48,7 +49,7 @@ __all__ = [
     "ForkedError", "GraphCheck", "GraphReference", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Kept", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
     "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Range", "RangeInfo", "Registration", "Residue", "Scope",
-    "ScopeError", "SealedBlock", "ShutdownError", "Sleeper", "Slept", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
+    "ScopeError", "SealedBlock", "Shortage", "ShutdownError", "Sleeper", "Slept", "Spiller", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
     "capture_graph", "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "graph_check", "handle_stats", "libraries",
     "limit", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "metrics", "region", "remember_graph", "report",
     "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state",

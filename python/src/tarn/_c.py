@@ -27,6 +27,7 @@ TARN_MAX_ALIGNMENT = 2097152
 TARN_MAX_DEVICES = 64
 TARN_MAX_SIZE = 1152921504606846976
 TARN_NO_LIMIT = 18446744073709551615
+TARN_NO_WAIT = 18446744073709551615
 TARN_PINNED_BUCKETS = 64
 TARN_SLEEP_HANDLES = 2
 TARN_SLEEP_PINNED = 4
@@ -301,6 +302,7 @@ class tarn_alloc_options(Structure):
         ("alignment", c_size_t),
         ("tag", c_uint16),
         ("pool", c_void_p),
+        ("wait", c_uint64),
     ]
 
 class tarn_device_properties(Structure):
@@ -428,7 +430,7 @@ class tarn_observer_options(Structure):
         ("user", c_void_p),
         ("mapped", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
         ("unmapping", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
-        ("out_of_memory", CFUNCTYPE(None, POINTER(tarn_shortage), c_void_p)),
+        ("out_of_memory", CFUNCTYPE(c_bool, POINTER(tarn_shortage), c_void_p)),
         ("before_growth", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
     ]
 

@@ -227,12 +227,22 @@ def _pool_of_context(device: int, stream: int) -> Optional[Any]:
     return pointer
 
 
+def _nanoseconds(wait: Optional[float]) -> int:
+    """The option `wait` of an allocation for so many seconds."""
+    if wait is None:
+        return 0
+    if not wait >= 0:
+        raise InvalidArgumentError(f"alloc: wait is {wait!r} seconds")
+    return max(1, int(min(wait, 1e9) * 1e9)) if wait else _c.TARN_NO_WAIT
+
+
 def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None,
-          pool: Optional["Pool"] = None) -> Block:
+          pool: Optional["Pool"] = None, wait: Optional[float] = None) -> Block:
     """Allocates `size` bytes for work on `stream`.
 
     By default on the current device, for its current stream, from the pool of the innermost `with`. `tag` names the block in statistics,
-    snapshots and reports."""
+    snapshots and reports. `wait` bounds the seconds that it waits for work and for other threads, 0: not at all; where more might have
+    helped, it raises NotReadyError."""
     if pool is not None and not pool.pointer:
         raise InvalidArgumentError("alloc: the pool was closed")
     of_thread = device is None and pool is None and guards.is_idle()  # as nearly always
@@ -242,11 +252,11 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
     if shared_scopes:
         end_shared_scopes()
     pointer = c_void_p()
-    if chosen is None and not alignment and not tag and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
+    if chosen is None and not alignment and not tag and wait is None and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
         check(lib.tarn_alloc_on(value, size, byref(pointer)))  # the short way
     else:
         options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
-                                        tag=tag_number(tag), pool=chosen)
+                                        tag=tag_number(tag), pool=chosen, wait=_nanoseconds(wait))
         check(lib.tarn_alloc(byref(options), size, byref(pointer)))
     return Block(pointer.value or 0, int(size), index, value)
 

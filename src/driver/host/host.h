@@ -369,6 +369,7 @@ void host_owner_clear(int device, uintptr_t address, size_t size);
 DRIVER_CALL_LIST(X)
 #undef X
 tarn_status host_graph_walk(int device, driver_graph graph, struct driver_walk *walk);
+void host_pause(uint64_t ns);
 tarn_status host_event_wait_any(const driver_event *events, size_t count, size_t *ended);
 
 #endif

@@ -16,6 +16,7 @@
  * positions that were queued before its wait, so there are no cycles. */
 #include "driver/host/host_stream.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "base/thread/lock.h"
 
 #include <string.h>
@@ -570,6 +571,15 @@ tarn_status tarn_host_advance(uint64_t to)
     clock_move(to);
     host_streams_leave();
     return TARN_OK;
+}
+
+/* Queued work of this process that takes real time also gets it. */
+void host_pause(uint64_t ns)
+{
+    clock_pause(ns);
+    mutex_lock(&queues_lock);
+    clock_move(now + ns);
+    host_streams_leave();
 }
 
 /* ---- The whole ---- */

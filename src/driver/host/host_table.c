@@ -71,6 +71,7 @@ const struct driver driver_host = {
         UNSAFE_CALL_LIST(X)
 #undef X
             .event_wait_any = relaxed_event_wait_any,
+    .pause = host_pause,
     .owner_set = host_owner_set,
     .owner_clear = host_owner_clear,
     .checking = host_checking,

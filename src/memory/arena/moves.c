@@ -3,6 +3,7 @@
 
 /* Owns each arena's lock `moving`, and the counts of moves that have begun and ended under it. */
 #include "memory/arena/moves.h"
+#include "base/thread/clock.h"
 
 static _Thread_local uint64_t own_moves;
 
@@ -32,6 +33,36 @@ void move_begin_alone(struct arena *arena)
     count(arena);
 }
 
+/* Takes `moving` by `until`, which is a bound. */
+static bool take_by(struct arena *arena, bool alone, uint64_t until)
+{
+    for (uint64_t ns = PAUSE_LEAST_NS;; ns = pause_after(ns)) {
+        if (alone ? shared_try_alone(&arena->moving) : shared_try_shared(&arena->moving))
+            break;
+        if (clock_is_past(until))
+            return false;
+        clock_pause(ns);
+    }
+    count(arena);
+    return true;
+}
+
+bool move_begin_by(struct arena *arena, uint64_t until)
+{
+    if (until != UNTIL_ENDED)
+        return take_by(arena, false, until);
+    move_begin(arena);
+    return true;
+}
+
+bool move_begin_alone_by(struct arena *arena, uint64_t until)
+{
+    if (until != UNTIL_ENDED)
+        return take_by(arena, true, until);
+    move_begin_alone(arena);
+    return true;
+}
+
 void move_end(struct arena *arena)
 {
     atomic_fetch_add(&arena->moves_ended, 1);
@@ -40,18 +71,8 @@ void move_end(struct arena *arena)
 
 void moves_flush(struct arena *arena)
 {
-    shared_lock_alone(&arena->moving);
-    shared_unlock(&arena->moving);
-}
-
-bool moves_bar_try(struct arena *arena)
-{
-    return shared_try_alone(&arena->moving);
-}
-
-void moves_unbar(struct arena *arena)
-{
-    shared_unlock(&arena->moving);
+    move_begin_alone(arena);
+    move_end(arena);
 }
 
 struct stillness stillness_begin(struct arena *arena)

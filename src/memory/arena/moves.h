@@ -14,14 +14,13 @@ void move_begin(struct arena *arena);
 bool move_try(struct arena *arena);
 /* Takes `moving` alone: no other thread moves memory until move_end(). */
 void move_begin_alone(struct arena *arena);
+/* The same, by `until` (base/thread/clock.h). False: other threads move memory, or one alone. */
+bool move_begin_by(struct arena *arena, uint64_t until);
+bool move_begin_alone_by(struct arena *arena, uint64_t until);
 void move_end(struct arena *arena);
 
 /* Waits until all moves that are in progress now have ended. */
 void moves_flush(struct arena *arena);
-
-/* Prevents moves until moves_unbar(). False if a thread moves memory now. */
-bool moves_bar_try(struct arena *arena);
-void moves_unbar(struct arena *arena);
 
 /* Tells whether another thread moved memory at any time since stillness_begin(). */
 struct stillness {

@@ -16,7 +16,7 @@
 
 #include <tarn/device.h>
 
-enum event { EVENT_MAPPED, EVENT_UNMAPPING, EVENT_OUT_OF_MEMORY, EVENT_RECLAIM, EVENTS };
+enum event { EVENT_MAPPED, EVENT_UNMAPPING, EVENT_OUT_OF_MEMORY, EVENT_BEFORE_GROWTH, EVENTS };
 
 struct observer {
     struct tree_node node;
@@ -61,7 +61,7 @@ static bool wants(const struct observer *observer, enum event event)
         [EVENT_MAPPED] = options->mapped != NULL,
         [EVENT_UNMAPPING] = options->unmapping != NULL,
         [EVENT_OUT_OF_MEMORY] = options->out_of_memory != NULL,
-        [EVENT_RECLAIM] = options->before_growth != NULL,
+        [EVENT_BEFORE_GROWTH] = options->before_growth != NULL,
     };
     return wanted[event];
 }
@@ -104,9 +104,9 @@ CALLS_BACK static bool call(const struct observer *observer, const struct told *
         options->unmapping(told->range, options->user);
         break;
     case EVENT_OUT_OF_MEMORY:
-        options->out_of_memory(told->shortage, options->user);
+        answer = options->out_of_memory(told->shortage, options->user);
         break;
-    case EVENT_RECLAIM:
+    case EVENT_BEFORE_GROWTH:
         answer = options->before_growth(told->device, told->bytes, options->user);
         break;
     case EVENTS:
@@ -172,22 +172,29 @@ static bool runs_here(enum event event, enum event other)
     return false;
 }
 
-void observe_out_of_memory(const tarn_shortage *shortage)
+bool observe_wants_shortage(void)
 {
-    if (anyone_wants(EVENT_OUT_OF_MEMORY) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM))
-        (void)tell(&(struct told){
-            .event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
+    return anyone_wants(EVENT_OUT_OF_MEMORY) &&
+           !runs_here(EVENT_OUT_OF_MEMORY, EVENT_BEFORE_GROWTH);
 }
 
-bool observe_wants_reclaim(void)
+bool observe_out_of_memory(const tarn_shortage *shortage)
 {
-    return anyone_wants(EVENT_RECLAIM);
+    return observe_wants_shortage() &&
+           tell(&(struct told){
+               .event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
 }
 
-bool observe_reclaim(int device, size_t bytes)
+bool observe_wants_growth(void)
 {
-    return anyone_wants(EVENT_RECLAIM) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM) &&
-           tell(&(struct told){.event = EVENT_RECLAIM, .device = device, .bytes = bytes});
+    return anyone_wants(EVENT_BEFORE_GROWTH);
+}
+
+bool observe_before_growth(int device, size_t bytes)
+{
+    return anyone_wants(EVENT_BEFORE_GROWTH) &&
+           !runs_here(EVENT_OUT_OF_MEMORY, EVENT_BEFORE_GROWTH) &&
+           tell(&(struct told){.event = EVENT_BEFORE_GROWTH, .device = device, .bytes = bytes});
 }
 
 bool observe_runs_moving(void)

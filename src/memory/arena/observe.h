@@ -11,11 +11,12 @@
 
 void observe_mapped(const tarn_mapping *range);
 void observe_unmapping(const tarn_mapping *range);
-void observe_out_of_memory(const tarn_shortage *shortage);
-/* Calls observers of shortages. True if any says that it gave memory back. */
-bool observe_reclaim(int device, size_t bytes);
-/* Whether any observer would be asked now. One load. */
-bool observe_wants_reclaim(void);
+/* These two: true if any observer says that it gave memory back. */
+bool observe_out_of_memory(const tarn_shortage *shortage);
+bool observe_before_growth(int device, size_t bytes);
+/* Whether any observer would be asked now. The second may be true although none is. */
+bool observe_wants_shortage(void);
+bool observe_wants_growth(void);
 
 /* Whether this thread is in a callback of the first two functions, which must neither move memory
  * nor wait for a thread that does. */

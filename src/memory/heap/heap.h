@@ -160,6 +160,7 @@ struct request {
     bool own;         /* the library itself uses the block: it gets its own span, and from no other
                          pool */
     tarn_tag tag;
+    uint64_t until; /* how long it may wait (base/thread/clock.h); 0: as long as it must */
 };
 
 /* Bytes of debug mode's zone in front of a block with its own span and this alignment; 0 without

@@ -11,6 +11,7 @@
  * shared would be copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
 #include "memory/settings/hooks.h"
@@ -106,13 +107,6 @@ static int choose_device(void)
     return wanted;
 }
 
-static int64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 static void duration_add(tarn_pinned_duration *duration, int64_t ns)
 {
     duration->total += ns;
@@ -206,11 +200,11 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     segment->zone = (uint8_t)zone;
     segment->device = choose_device();
     segment->registered = settings.use_register;
-    int64_t start = now();
+    int64_t start = (int64_t)clock_ns();
     status = settings.use_register ? source_register(segment, settings.register_threads)
                                    : driver->host_alloc(segment->device, size, &segment->address);
     (void)device_note(device_at(segment->device), status);
-    int64_t ns = now() - start;
+    int64_t ns = (int64_t)clock_ns() - start;
 
     mutex_lock(&pinned.lock);
     pinned.growing -= size;
@@ -280,9 +274,9 @@ static size_t detach_free_locked(size_t keep, bool all)
 /* Gives one segment back to the driver. */
 static tarn_status give_back(struct pinned_segment *segment)
 {
-    int64_t start = now();
+    int64_t start = (int64_t)clock_ns();
     tarn_status status = device_note(device_at(segment->device), source_give_back(segment));
-    int64_t ns = now() - start;
+    int64_t ns = (int64_t)clock_ns() - start;
     mutex_lock(&pinned.lock);
     pinned.leaving_bytes -= segment->size;
     if (status) { /* its pool may have ended meanwhile */
@@ -341,7 +335,7 @@ tarn_status pinned_trim(size_t keep, bool all)
         mutex_unlock(&pinned.lock);
         tarn_status status = pinned_settle(NULL);
         first = first ? first : status;
-        status = count ? marks_wait_any(marks, count) : TARN_OK;
+        status = count ? marks_wait_any(marks, count, UNTIL_ENDED) : TARN_OK;
         waits = count && (status == TARN_OK || status == TARN_ERROR_DEVICE_LOST);
         first = first || waits ? first : status;
         while (count)
@@ -382,7 +376,7 @@ static bool wait_one(void)
     mutex_lock(&pinned.lock);
     size_t count = pinned_marks_locked(marks);
     mutex_unlock(&pinned.lock);
-    tarn_status status = count ? marks_wait_any(marks, count) : TARN_ERROR_NO_ROOM;
+    tarn_status status = count ? marks_wait_any(marks, count, UNTIL_ENDED) : TARN_ERROR_NO_ROOM;
     while (count)
         mark_release(marks[--count]);
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;

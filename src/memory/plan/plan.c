@@ -258,16 +258,16 @@ static void begin(struct heap *heap, size_t size)
         follower_destroy(follower);
 }
 
-void plan_begin(struct heap *heap, size_t size)
+void plan_begin(struct heap *heap, const struct request *request)
 {
     struct error_before before;
     unsigned number;
-    if (!arena_for(heap, size, &number))
+    if (!arena_for(heap, request->size, &number))
         return;
     error_attempt_begin(&before);
-    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
-        move_begin(heap->arena);
-        begin(heap, size);
+    if (observe_refuse_moving("the memory of a plan") == TARN_OK &&
+        move_begin_by(heap->arena, request->until)) {
+        begin(heap, request->size);
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
@@ -782,7 +782,7 @@ static tarn_status fill(struct heap *heap, uintptr_t from)
 
 /* Maps memory for a place, and for the next places while the program does what the plan says. If
  * there is not enough for all, only for the place. The caller holds no lock. */
-static void place_fill(struct heap *heap, const struct plan_place *place)
+static void place_fill(struct heap *heap, const struct plan_place *place, uint64_t until)
 {
     struct error_before before;
     error_attempt_begin(&before);
@@ -790,15 +790,16 @@ static void place_fill(struct heap *heap, const struct plan_place *place)
         mutex_lock(&heap->lock);
         size_t bytes = want_all_locked(heap, place, true);
         mutex_unlock(&heap->lock);
-        (void)take_what_is_left_behind(heap, bytes); /* before new memory is created */
-        move_begin(heap->arena);
-        if (fill(heap, place->start)) {
+        (void)take_what_is_left_behind(heap, bytes, until); /* before new memory is created */
+        bool moves = move_begin_by(heap->arena, until);
+        if (moves && fill(heap, place->start)) {
             mutex_lock(&heap->lock);
             (void)want_all_locked(heap, place, false);
             mutex_unlock(&heap->lock);
             (void)fill(heap, place->start);
         }
-        move_end(heap->arena);
+        if (moves)
+            move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
 }
@@ -811,7 +812,7 @@ tarn_status plan_serve_relocking(struct heap *heap, const struct request *reques
     if (!lacking.size)
         return status;
     mutex_unlock(&heap->lock);
-    place_fill(heap, &lacking);
+    place_fill(heap, &lacking, request->until);
     mutex_lock(&heap->lock);
     status = store_check(heap->store);
     return status ? status : take_filled_locked(heap, &lacking, span);

@@ -33,7 +33,7 @@ static inline bool plan_may_begin(const struct heap *heap, size_t size)
 
 /* Makes the heap follow such an arena. Does nothing if another heap was faster. If there are no
  * addresses for it, only writes that to the log. The caller holds no lock. */
-void plan_begin(struct heap *heap, size_t size);
+void plan_begin(struct heap *heap, const struct request *request);
 
 /* Takes a span for a request of a heap that follows a plan: at the place that the plan has for it.
  * If that is not free, or the request is not in the plan, at a place where the plan has nothing for

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/thread/callback.h"
 #include "base/thread/cancel.h"
+#include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "memory/arena/moves.h"
 #include "memory/heap/help.h"
@@ -224,10 +225,10 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     (void)store_take(&arena->store, store, SIZE_MAX);
     if (!is_over(store) || !heaps_give_up(store))
         return;
-    if (!moves_bar_try(arena))
+    if (!move_begin_alone_by(arena, UNTIL_NOW))
         return; /* a request may be using it: a later call tries again */
     bool unlinked = unlink_store(arena, store);
-    moves_unbar(arena);
+    move_end(arena);
     if (!unlinked)
         return;
     atomic_fetch_sub(&arena->pools_ended, 1);

@@ -30,6 +30,7 @@
 #include "memory/pressure/compact.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "device/capture.h"
 #include "driver/loader.h"
 #include "memory/arena/exchange.h"
@@ -43,19 +44,10 @@
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
-#include <time.h>
-
 #define WAIT_NS UINT64_C(10000000000) /* for the work of all streams that tarn knows */
 #define NAP_NS 50000                  /* between two polls */
 
 /* Waiting -------------------------------------------------------------------------------------- */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 /* Polls until the work of a mark has ended, because a driver's wait has no time limit. On the host
  * device it waits in a way that lets timed work end. */
@@ -67,7 +59,7 @@ static tarn_status wait_until(struct mark *mark, uint64_t until)
         tarn_status status = mark_query(mark);
         if (status != TARN_ERROR_NOT_READY)
             return status;
-        if (now_ns() >= until)
+        if (clock_ns() >= until)
             return failed(TARN_ERROR_NOT_READY,
                           "a compaction: the work of a stream has not ended within %u s",
                           (unsigned)(WAIT_NS / UINT64_C(1000000000)));
@@ -600,7 +592,7 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
 tarn_status compact(struct arena *arena, const struct store *wanting, size_t least, size_t wanted,
                     size_t *gained)
 {
-    uint64_t let_go = 0, until = now_ns() + WAIT_NS;
+    uint64_t let_go = 0, until = clock_ns() + WAIT_NS;
     tarn_status status = observe_refuse_moving("a compaction");
     if (!status)
         status = captures_bar_all("a compaction");

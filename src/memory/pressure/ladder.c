@@ -18,6 +18,7 @@
  * captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
@@ -38,6 +39,7 @@ struct climb {
     struct heap *heap;
     enum zone_kind zone;
     size_t size, alignment; /* bytes */
+    uint64_t until;         /* how long it may wait */
     struct span **span;
     tarn_status status; /* the result, once it is over */
 
@@ -62,6 +64,15 @@ static enum outcome end(struct climb *climb, tarn_status status)
 {
     climb->status = status;
     return OVER;
+}
+
+/* A wait that might help would not be over in time. */
+static enum outcome end_unready(struct climb *climb, const char *what)
+{
+    return end(climb,
+               failed(TARN_ERROR_NOT_READY, "%zu bytes on device %d would have to wait%s for %s",
+                      climb->size, climb->heap->arena->device->number,
+                      climb->until == UNTIL_NOW ? "" : " longer", what));
 }
 
 /* The outcome of a search: go on if nothing was found. */
@@ -144,13 +155,14 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
 }
 
 /* Grows the heap. Shares moves meanwhile, unless the caller has them (`held`), or the growth calls
- * a caller's allocator, for which no lock is held. */
+ * a caller's allocator, for which no lock is held. Does not grow if a thread that moves memory alone
+ * takes too long: step_alone() finds that. */
 static tarn_status grow(const struct climb *climb, bool held)
 {
     struct heap *heap = climb->heap;
     bool shares = !held && !store_calls_back(heap->store);
-    if (shares)
-        move_begin(heap->arena);
+    if (shares && !move_begin_by(heap->arena, climb->until))
+        return TARN_ERROR_OUT_OF_MEMORY;
     tarn_status status = store_check(heap->store);
     if (!status)
         status = heap_grow(heap, climb->zone, climb->size, climb->alignment, climb->span);
@@ -176,13 +188,13 @@ static enum outcome step_observers(struct climb *climb)
     if (climb->observers_asked)
         return ON;
     climb->observers_asked = true;
-    return observe_reclaim(climb->heap->arena->device->number, climb->size) ? AGAIN : ON;
+    return observe_before_growth(climb->heap->arena->device->number, climb->size) ? AGAIN : ON;
 }
 
 /* Step 3: growth, first from memory that pools have left behind. */
 static enum outcome step_growth(struct climb *climb)
 {
-    bool taken = take_what_is_left_behind(climb->heap, climb->size);
+    bool taken = take_what_is_left_behind(climb->heap, climb->size, climb->until);
     tarn_status status = taken && !climb->heap->store->kind.pieces ? take(climb, climb->zone)
                                                                    : TARN_ERROR_OUT_OF_MEMORY;
     return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb, false) : status);
@@ -207,14 +219,20 @@ static enum outcome step_slabs(struct climb *climb)
     return AGAIN;
 }
 
+/* Takes idle memory of other heaps and of ranges. Whether there was any. */
+static bool take_idle(const struct climb *climb)
+{
+    return take_from_others(climb->heap, climb->size, climb->until) ||
+           ranges_relieve(climb->heap->arena, climb->size, climb->until);
+}
+
 /* Step 6: idle memory of other heaps. Fails if the settings demand that a request above a limit
  * fails before that. */
 static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
         return end(climb, reject(climb->heap));
-    if (climb->takings == 0 || (!take_from_others(climb->heap, climb->size) &&
-                                !ranges_relieve(climb->heap->arena, climb->size)))
+    if (climb->takings == 0 || !take_idle(climb))
         return ON;
     COUNT(climb->heap->store->counters, num_alloc_retries);
     climb->takings--;
@@ -231,7 +249,8 @@ static enum outcome step_alone(struct climb *climb)
     if (store_calls_back(heap->store))
         return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a
                                                        caller's code runs */
-    move_begin_alone(heap->arena);
+    if (!move_begin_alone_by(heap->arena, climb->until))
+        return end_unready(climb, "other threads, which move memory");
     take_from_all(heap, climb->size);
     tarn_status status = take(climb, climb->zone);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
@@ -259,7 +278,7 @@ static enum outcome step_layer_above(struct climb *climb)
 
 /* Waits until some work has ended that holds memory back which may serve the heap. False: there is
  * none. */
-static bool wait_for_any(struct heap *own, tarn_status *status)
+static bool wait_for_any(struct heap *own, uint64_t until, tarn_status *status)
 {
     struct wait_any any = {.count = 0};
     wait_any_add(&any, own);
@@ -267,8 +286,8 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
          heap = heap_next_giving(own->store, heap))
         if (heap != own && heap_serves(heap, own->store))
             wait_any_add(&any, heap);
-    ranges_wait_add(&any, own->arena, NULL, true);
-    return wait_any(&any, status);
+    ranges_wait_add(&any, own->arena, NULL, true, until);
+    return wait_any(&any, until, status);
 }
 
 /* Whether something has ended since the last look that no wait would find: a pool, a block that
@@ -277,8 +296,7 @@ static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
     return atomic_load(&arena->let_go) != climb->let_go ||
-           debug_relieves(arena, &climb->relieved) || take_from_others(climb->heap, climb->size) ||
-           ranges_relieve(arena, climb->size);
+           debug_relieves(arena, &climb->relieved) || take_idle(climb);
 }
 
 /* Step 10: waits until some work has ended that holds memory back. Goes on if there is none. */
@@ -286,11 +304,13 @@ static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
     tarn_status status = TARN_OK;
-    bool waited = climb->waits > 0 && wait_for_any(climb->heap, &status);
+    bool waited = climb->waits > 0 && wait_for_any(climb->heap, climb->until, &status);
+    if (status == TARN_ERROR_NOT_READY)
+        return end_unready(climb, "work that holds memory back");
     if (waited)
-        climb->waits = climb->waits == SIZE_MAX
-                           ? waits_ahead_serving(climb->heap->store) + ranges_waits(arena)
-                           : climb->waits - 1;
+        climb->waits = climb->waits == SIZE_MAX ? waits_ahead_serving(climb->heap->store) +
+                                                      ranges_waits(arena, climb->until)
+                                                : climb->waits - 1;
     else {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)
@@ -319,12 +339,13 @@ static size_t room_of(struct arena *arena, struct store *store)
     return free_bytes < room ? free_bytes : room;
 }
 
-/* Step 11, once, if the settings allow it: compaction. If it frees nothing, the climb ends. */
+/* Step 11, once, if the settings allow it and the request may wait for all work: compaction. If it
+ * frees nothing, the climb ends. */
 static enum outcome step_compact(struct climb *climb)
 {
     struct heap *heap = climb->heap;
     size_t granule = heap->arena->granule, gained = 0;
-    if (climb->compacted || !compact_is_allowed())
+    if (climb->compacted || climb->until != UNTIL_ENDED || !compact_is_allowed())
         return end(climb, TARN_ERROR_OUT_OF_MEMORY);
     climb->compacted = true;
     climb->endings = ENDINGS;
@@ -354,7 +375,7 @@ static enum outcome climb_once(struct climb *climb)
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
-                         struct span **span)
+                         uint64_t until, struct span **span)
 {
     struct error_before before;
     tarn_status status = observe_refuse_moving("an allocation that no memory at hand serves");
@@ -367,6 +388,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
         .zone = zone,
         .size = size,
         .alignment = alignment,
+        .until = until,
         .span = span,
         .takings = TAKINGS,
         .since = stillness_begin(heap->arena),

@@ -8,10 +8,11 @@
 #include "memory/heap/heap.h"
 
 /* Takes a span for a request; the result is SPAN_TAKEN. May call the driver and, in the last steps,
- * wait. The caller holds no lock. TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has
- * failed. */
+ * wait until `until` (base/thread/clock.h). The caller holds no lock. TARN_ERROR_OUT_OF_MEMORY,
+ * without a text, if every step has failed; TARN_ERROR_NOT_READY if a longer wait might have
+ * helped. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
-                         struct span **span);
+                         uint64_t until, struct span **span);
 
 /* Asks the layers above to free memory that is not needed (upper_hooks.relieve). Whether they freed
  * any. */

@@ -529,6 +529,30 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
+bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
+{
+    struct arena *arena = store->arena;
+    tarn_shortage shortage = {
+        .requested = size,
+        .total = arena->device->properties.memory,
+        .device = arena->device->number,
+    };
+    struct error_before before;
+    if (!trace_is_on() && !observe_wants_shortage())
+        return false;
+    error_attempt_begin(&before);
+    (void)driver->memory_info(shortage.device, &shortage.free, &shortage.total);
+    error_attempt_end(&before, TARN_OK);
+    if (heap)
+        trace_block(TRACE_oom, heap, shortage.free, size, 0);
+    shortage.rejected = ladder_rejects(arena, store, size);
+    mutex_lock(&arena->lock);
+    shortage.reserved = arena->reserved;
+    shortage.limit = store->limit < arena->limit ? store->limit : arena->limit;
+    mutex_unlock(&arena->lock);
+    return observe_out_of_memory(&shortage);
+}
+
 tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
@@ -538,21 +562,12 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
-    trace_block(TRACE_oom, heap, facts.driver_free, size, 0);
     say_device(&text, &facts);
     say_use(&text, &facts);
     say_own_pool(&text, &facts);
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_requests, sizeof of_requests / sizeof *of_requests);
-    observe_out_of_memory(
-        &(tarn_shortage){.requested = size,
-                         .reserved = facts.reserved,
-                         .limit = facts.pool_limit < facts.limit ? facts.pool_limit : facts.limit,
-                         .free = facts.driver_free,
-                         .total = facts.total,
-                         .device = arena->device->number,
-                         .rejected = ladder_rejects(arena, facts.store, size)});
     shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
     if (hook)
         hook(arena->device->number, buffer, where, sizeof where);

@@ -7,9 +7,13 @@
 
 #include "memory/heap/heap.h"
 
+/* Tells the trace, and then observers, that a request of `size` bytes is about to fail. Whether any
+ * of them has freed memory. `heap` is NULL for a commit of a range, which the trace does not get.
+ * The caller holds no lock. */
+bool shortage_helped(const struct store *store, struct heap *heap, size_t size);
+
 /* Fails with TARN_ERROR_OUT_OF_MEMORY and a text: what was tried, what holds the memory, and one or
- * two things that would have helped. Counts the failure and tells observers. The caller holds no
- * lock. */
+ * two things that would have helped. Counts the failure. The caller holds no lock. */
 tarn_status shortage_refuse(struct heap *heap, size_t size);
 
 /* Extends the last error, which says why memory for a suspended pool could not be created: how much

@@ -84,12 +84,13 @@ static size_t take_of(struct heap *heap, struct heap *own, enum source source, s
 
 /* Moves idle memory of other heaps to the unmapped pieces of `own`'s store, until `wanted` bytes
  * came. */
-static size_t take_from_givers(struct heap *own, enum source source, size_t wanted)
+static size_t take_from_givers(struct heap *own, enum source source, size_t wanted, uint64_t until)
 {
     struct arena *arena = own->arena;
     struct run *leaving = NULL;
     size_t total = 0;
-    move_begin(arena); /* no pool ends until move_end() */
+    if (!move_begin_by(arena, until)) /* no pool ends until move_end() */
+        return 0;
     for (struct heap *heap = heap_next_giving(own->store, NULL); heap && total < wanted;
          heap = heap_next_giving(own->store, heap))
         total += take_of(heap, own, source, wanted - total, &leaving);
@@ -100,12 +101,13 @@ static size_t take_from_givers(struct heap *own, enum source source, size_t want
 
 /* The same for a part of a set of heaps: those that nobody uses, or that may lend. */
 static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set,
-                            size_t wanted)
+                            size_t wanted, uint64_t until)
 {
     struct heap_walk walk = {.arena = own->arena, .set = set};
     struct run *leaving = NULL;
     size_t total = 0;
-    move_begin(own->arena);
+    if (!move_begin_by(own->arena, until))
+        return 0;
     while (total < wanted && heap_walk_next(&walk)) {
         size_t taken = take_of(walk.heap, own, source, wanted - total, &leaving);
         total += taken;
@@ -122,25 +124,22 @@ static size_t take_from_set(struct heap *own, enum source source, struct heap_se
     return total;
 }
 
-size_t take_from_others(struct heap *own, size_t wanted)
+size_t take_from_others(struct heap *own, size_t wanted, uint64_t until)
 {
     struct store *shared = &own->arena->store;
     size_t total = 0;
-    if (own->store != shared) {
-        move_begin(own->arena);
+    if (!move_begin_by(own->arena, until))
+        return 0;
+    if (own->store != shared)
         total = pass_on(shared, own->store, wanted, 0);
-        move_end(own->arena);
-    }
-    if (total < wanted) {
-        move_begin(own->arena);
+    if (total < wanted)
         total += take_unmapped(own->store, wanted - total);
-        move_end(own->arena);
-    }
-    total += total < wanted ? take_from_givers(own, LEFT_BEHIND, wanted - total) : 0;
-    return total < wanted ? total + take_from_givers(own, IN_USE, wanted - total) : total;
+    move_end(own->arena);
+    total += total < wanted ? take_from_givers(own, LEFT_BEHIND, wanted - total, until) : 0;
+    return total < wanted ? total + take_from_givers(own, IN_USE, wanted - total, until) : total;
 }
 
-bool take_what_is_left_behind(struct heap *heap, size_t size)
+bool take_what_is_left_behind(struct heap *heap, size_t size, uint64_t until)
 {
     struct arena *arena = heap->arena;
     size_t wanted = heap->store == &arena->store ? SIZE_MAX : size, taken = 0;
@@ -149,14 +148,14 @@ bool take_what_is_left_behind(struct heap *heap, size_t size)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted);
+        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted, until);
     if (any && taken < wanted)
-        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken);
+        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken, until);
     mutex_lock(&arena->lock);
     size_t unmapped = heap->store->unmapped.bytes;
     mutex_unlock(&arena->lock);
     if (unmapped < size && taken < size && streams_returned(arena->device))
-        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped);
+        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped, until);
     return taken;
 }
 

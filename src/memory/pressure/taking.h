@@ -8,15 +8,18 @@
 
 #include "memory/heap/heap.h"
 
+/* These take nothing if another thread moves memory alone until after `until`
+ * (base/thread/clock.h). */
+
 /* Takes what streams and pools have left behind, which is used before new memory is created. The
  * default pool's store takes all of it; any other store, which would keep it from others, only
  * `size` bytes. If some is still missing, takes as much from streams of the same pool that were
  * returned and not leased again. Whether any came. */
-bool take_what_is_left_behind(struct heap *heap, size_t size);
+bool take_what_is_left_behind(struct heap *heap, size_t size, uint64_t until);
 
 /* Takes at least `wanted` bytes, if there are so many: first what was left behind, then from heaps
  * in use. Returns the bytes that came. */
-size_t take_from_others(struct heap *own, size_t wanted);
+size_t take_from_others(struct heap *own, size_t wanted, uint64_t until);
 
 /* The same for a thread that moves memory alone: takes from all heaps except `own`, heaps whose
  * memory a caller's allocator frees, and heaps of its store if places are fixed (`kind.fixed`). */

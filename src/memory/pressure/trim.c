@@ -4,6 +4,7 @@
 /* Gives idle memory back to the driver. Owns no data. Holds each lock only briefly. */
 #include "memory/pressure/trim.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -160,8 +161,8 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
          heap = next_heap(arena, trimmed, heap))
         if (trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store))
             wait_any_add(&any, heap);
-    ranges_wait_add(&any, arena, trimmed, false);
-    return wait_any(&any, status);
+    ranges_wait_add(&any, arena, trimmed, false, UNTIL_ENDED);
+    return wait_any(&any, UNTIL_ENDED, status);
 }
 
 /* Whether at most `keep` bytes remain. With `keep` 0 also waits until suspended pools that were
@@ -176,7 +177,7 @@ static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t
 {
     uint64_t let_go = 0;
     /* Waits only for work that is queued now. */
-    for (size_t waits = waits_ahead(arena, store) + ranges_waits(arena);; waits--) {
+    for (size_t waits = waits_ahead(arena, store) + ranges_waits(arena, UNTIL_ENDED);; waits--) {
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;

@@ -13,6 +13,7 @@
  * for a mark, asks observers to give memory back, or makes room. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/range/range.h"
@@ -319,7 +320,7 @@ static bool make_room(const struct commit *commit, int step)
     if (is_hopeless(store, bytes))
         return false;
     if (step == 0)
-        (void)ranges_relieve(arena, bytes);
+        (void)ranges_relieve(arena, bytes, UNTIL_ENDED);
     else if (step == 1 && !store_is_default(store))
         (void)hooks.trim(arena, store, room_of(arena, store, bytes));
     else if (step == 2)
@@ -341,16 +342,20 @@ static tarn_status commit_all(struct commit *commit)
             break;
         case GROWS:
             commit->may_create = true;
-            (void)observe_reclaim(store->arena->device->number, commit->wanting * page);
+            (void)observe_before_growth(store->arena->device->number, commit->wanting * page);
             break;
         case FAILED:
             status = commit->status;
             if (status != TARN_ERROR_OUT_OF_MEMORY)
                 return status;
-            if (make_room(commit, step++))
+            if (make_room(commit, step++)) {
                 status = TARN_OK;
-            else
+            } else if (hooks.shortage_helped(store, NULL, commit->wanting * page)) {
+                status = TARN_OK;
+                step = 0;
+            } else {
                 hooks.refuse_range(store, commit->wanting * page);
+            }
             break;
         }
         if (status)
@@ -365,7 +370,7 @@ tarn_status range_commit_slowly(struct tarn_range *range, size_t first, size_t e
                             .first = first,
                             .end = end,
                             .stream = stream,
-                            .may_create = !observe_wants_reclaim()};
+                            .may_create = !observe_wants_growth()};
     struct error_before before;
     tarn_status status = observe_refuse_moving("a commit");
     if (status)

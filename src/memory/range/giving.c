@@ -5,6 +5,7 @@
  * nothing. Takes one range's lock at a time. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/range/range.h"
@@ -56,14 +57,13 @@ static size_t release(struct piece_list *pieces)
     return released;
 }
 
-size_t ranges_relieve(struct arena *arena, size_t wanted)
+size_t ranges_relieve(struct arena *arena, size_t wanted, uint64_t until)
 {
     struct error_before before;
     size_t released = 0;
-    if (!ranges_any())
+    if (!ranges_any() || !move_begin_by(arena, until))
         return 0;
     error_attempt_begin(&before);
-    move_begin(arena);
     for (struct tarn_range *range = range_next(arena, NULL); range && released < wanted;
          range = range_next(arena, range)) {
         struct piece_list pieces = {0};
@@ -121,11 +121,11 @@ static void wait_add(struct wait_any *any, struct tarn_range *range)
     mark_release(mark);
 }
 
-void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all)
+void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all,
+                     uint64_t until)
 {
-    if (!ranges_any())
+    if (!ranges_any() || !move_begin_by(arena, until))
         return;
-    move_begin(arena);
     for (struct tarn_range *range = range_next(arena, NULL); range;
          range = range_next(arena, range))
         if (all || is_of(range, store))
@@ -133,12 +133,11 @@ void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *st
     move_end(arena);
 }
 
-size_t ranges_waits(struct arena *arena)
+size_t ranges_waits(struct arena *arena, uint64_t until)
 {
     size_t waits = 0;
-    if (!ranges_any())
+    if (!ranges_any() || !move_begin_by(arena, until))
         return 0;
-    move_begin(arena);
     for (struct tarn_range *range = range_next(arena, NULL); range;
          range = range_next(arena, range)) {
         mutex_lock(&range->lock);
@@ -208,7 +207,7 @@ tarn_status ranges_leave(struct store *store)
     struct bytes bytes;
     if (!ranges_any())
         return TARN_OK;
-    for (size_t waits = ranges_waits(arena);; waits--) {
+    for (size_t waits = ranges_waits(arena, UNTIL_ENDED);; waits--) {
         move_begin(arena);
         status = ranges_trim(arena, store, SIZE_MAX);
         move_end(arena);
@@ -216,8 +215,8 @@ tarn_status ranges_leave(struct store *store)
         bytes = bytes_of(arena, store);
         if (status || !bytes.pieces || !waits)
             break;
-        ranges_wait_add(&any, arena, store, false);
-        if (!wait_any(&any, &status) || status)
+        ranges_wait_add(&any, arena, store, false, UNTIL_ENDED);
+        if (!wait_any(&any, UNTIL_ENDED, &status) || status)
             break;
     }
     if (!status && bytes.pieces)

@@ -238,13 +238,15 @@ tarn_status range_commit_slowly(struct tarn_range *range, size_t first, size_t e
  * pool, until `wanted` bytes are unmapped. The caller has `moving`. */
 tarn_status ranges_trim(struct arena *arena, struct store *store, size_t wanted);
 /* Releases idle decommitted pages of all ranges of a device to the driver, until `wanted` bytes are
- * released; returns the bytes. Takes `moving`. */
-size_t ranges_relieve(struct arena *arena, size_t wanted);
+ * released; returns the bytes. Takes `moving` by `until` (base/thread/clock.h), or does nothing. */
+size_t ranges_relieve(struct arena *arena, size_t wanted, uint64_t until);
 /* Adds the marks that decommitted pages wait for: in the store's ranges, or with `all` in every
- * range of the device. */
-void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all);
-/* After at most this many waits, all pages that are decommitted now are idle. */
-size_t ranges_waits(struct arena *arena);
+ * range of the device. Takes `moving` by `until`, or adds nothing. */
+void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all,
+                     uint64_t until);
+/* After at most this many waits, all pages that are decommitted now are idle. Takes `moving` by
+ * `until`, or counts none. */
+size_t ranges_waits(struct arena *arena, uint64_t until);
 /* For a suspend: waits for decommitted pages of the store and unmaps them. TARN_ERROR_BUSY if pages
  * are committed. */
 tarn_status ranges_leave(struct store *store);

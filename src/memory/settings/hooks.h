@@ -68,8 +68,9 @@ struct hooks {
     /* Writes the error of a pool that cannot resume for lack of memory (shortage.h). */
     void (*refuse_resume)(const struct store *store, size_t need);
 
-    /* A commit of a range needs memory: trim.h. It has not got it: shortage.h. */
+    /* A commit of a range needs memory: trim.h. It has not got it: shortage.h, both. */
     tarn_status (*trim)(struct arena *arena, struct store *store, size_t keep);
+    bool (*shortage_helped)(const struct store *store, struct heap *heap, size_t need);
     void (*refuse_range)(const struct store *store, size_t need);
     /* A suspend takes the memory of a store: range.h. */
     tarn_status (*ranges_leave)(struct store *store);

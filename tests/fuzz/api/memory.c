@@ -47,7 +47,8 @@ static void fuzz_tarn_alloc(void)
                                   .stream = any_stream(),
                                   .alignment =
                                       take_bool() ? (size_t)1 << (take() % 64) : any_size(),
-                                  .tag = (tarn_tag)take_number()};
+                                  .tag = (tarn_tag)take_number(),
+                                  .wait = take_bool() ? TARN_NO_WAIT : take()};
     size_t size = any_size();
     tarn_status status = tarn_alloc(or_null(&options), size, place);
     DEMAND(place || status);
@@ -185,10 +186,10 @@ static void on_range(const tarn_mapping *range, void *user)
     (void)tarn_mapping_get(range->address, &again);
 }
 
-static void on_shortage(const tarn_shortage *shortage, void *user)
+static bool on_shortage(const tarn_shortage *shortage, void *user)
 {
     DEMAND(shortage->device >= 0 && shortage->device < DEVICES);
-    (void)free_one(user);
+    return free_one(user);
 }
 
 static bool on_reclaim(int device, size_t bytes, void *user)

@@ -166,7 +166,15 @@ static tarn_status allocate(struct flow *flow, struct block *block, int *pool, v
                                   .pool = wanted >= 0 ? m.pools[wanted].pool : NULL};
     if (flow->kind != LEGACY && flow->device > 0)
         options.device = flow->device;
-    return CALL(tarn_alloc, &options, block->size, got);
+    if (CHANCE(4))
+        options.wait = TARN_NO_WAIT; /* a time would end by the clock, and not in every run */
+    m.bounded = options.wait != 0;
+    uint64_t before = time_now(), frees = calls_of(flow->device, "free");
+    tarn_status status = CALL(tarn_alloc, &options, block->size, got);
+    SO(options.wait != TARN_NO_WAIT || time_now() == before ||
+           calls_of(flow->device, "free") != frees, /* that of a plain segment waits */
+       "a call without a wait has waited", "%" PRIu64 " ns", time_now() - before);
+    return status;
 }
 
 static void check_info(const struct block *block)
@@ -254,6 +262,7 @@ static struct block *allocate_for(struct flow *flow, size_t size)
                           .turn = m.turns[m.actor],
                           .inside = captures_now(flow) ? flow->capture : -1};
     m.reclaims = true;
+    m.bounded = false;
     tarn_status status = TARN_OK;
     if (size) {
         pool = pool_routed(flow);
@@ -266,7 +275,8 @@ static struct block *allocate_for(struct flow *flow, size_t size)
     bool suspended = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
     SO(!suspended || status, "a suspended pool gives a block", "%p", got);
     if (!well("an allocation", status,
-              BIT(TARN_ERROR_OUT_OF_MEMORY) | (suspended ? BIT(TARN_ERROR_SUSPENDED) : 0))) {
+              BIT(TARN_ERROR_OUT_OF_MEMORY) | (suspended ? BIT(TARN_ERROR_SUSPENDED) : 0) |
+                  (m.bounded ? BIT(TARN_ERROR_NOT_READY) : 0))) {
         SO(got == NULL, "a failed allocation wrote its result", "%p", got);
         if (status == TARN_ERROR_OUT_OF_MEMORY)
             check_shortage(flow, block.size, pool);

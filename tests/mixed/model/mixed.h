@@ -247,6 +247,7 @@ struct model {
     bool uncached, was_uncached;
     bool moves;    /* live blocks may move in this call */
     bool reclaims; /* an observer may free in this call */
+    bool bounded;  /* this call may refuse to wait */
     /* the driver went on failing, so the device may be lost: memory could be neither mapped again
      * nor unmapped */
     bool may_be_lost;

@@ -399,18 +399,9 @@ static void hear_unmapping(const tarn_mapping *range, void *user)
            range->bytes, i);
 }
 
-static void hear_shortage(const tarn_shortage *shortage, void *user)
+/* Frees a block that the model can do without, in the middle of a request. */
+static bool free_one_of(int device)
 {
-    (void)user;
-    SO(shortage->requested > 0 && shortage->device >= 0 && shortage->device < m.devices,
-       "a shortage of nothing", "device %d", shortage->device);
-}
-
-/* Frees blocks that the model can do without, in the middle of a request. */
-static bool hear_request(int device, size_t bytes, void *user)
-{
-    (void)bytes;
-    (void)user;
     if (!m.reclaims || CHANCE(2))
         return false;
     for (int i = 0; i < BLOCKS; i++) {
@@ -424,6 +415,21 @@ static bool hear_request(int device, size_t bytes, void *user)
         return true;
     }
     return false;
+}
+
+static bool hear_request(int device, size_t bytes, void *user)
+{
+    (void)bytes;
+    (void)user;
+    return free_one_of(device);
+}
+
+static bool hear_shortage(const tarn_shortage *shortage, void *user)
+{
+    (void)user;
+    SO(shortage->requested > 0 && shortage->device >= 0 && shortage->device < m.devices,
+       "a shortage of nothing", "device %d", shortage->device);
+    return free_one_of(shortage->device);
 }
 
 static void op_observer(void)

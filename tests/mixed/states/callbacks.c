@@ -36,11 +36,12 @@ static void hear_range(const tarn_mapping *range, void *user)
     all_calls_here();
 }
 
-static void hear_shortage(const tarn_shortage *shortage, void *user)
+static bool hear_shortage(const tarn_shortage *shortage, void *user)
 {
     (void)shortage;
     (void)user;
     all_calls_here();
+    return false;
 }
 
 static bool hear_request(int device, size_t bytes, void *user)

@@ -10,6 +10,7 @@
 #include "memory/heap/idle/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/capture_order.h"
 #include "memory/heap/parked.h"
@@ -643,13 +644,13 @@ void wait_any_add(struct wait_any *any, struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-bool wait_any(struct wait_any *any, tarn_status *status)
+bool wait_any(struct wait_any *any, uint64_t until, tarn_status *status)
 {
     bool helps = any->ended || any->count || any->whole;
     if (!any->ended && any->count)
-        *status = marks_wait_any(any->marks, any->count);
+        *status = marks_wait_any(any->marks, any->count, until);
     else if (!any->ended && any->whole)
-        *status = mark_wait(any->whole);
+        *status = until == UNTIL_ENDED ? mark_wait(any->whole) : TARN_ERROR_NOT_READY;
     if (*status == TARN_ERROR_CAPTURE && !any->count && any->whole && !mark_can_wait(any->whole))
         *status = TARN_OK; /* a capture has begun, during which tarn does not wait for this mark */
     while (any->count)

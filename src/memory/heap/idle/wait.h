@@ -64,8 +64,6 @@ bool heap_wait(struct heap *heap, tarn_status *status);
 
 /* Marks that hold memory of some heaps back, the first MARKS_MOST that are found. The caller waits
  * until any of them has ended. All zero at first. */
-/* Waits until some of the work has ended. Waits for the whole device only if there is no other
- * mark. False if there is nothing to wait for. Empties `any`. */
 struct wait_any {
     struct mark *marks[MARKS_MOST], *whole; /* `whole`: one that needs a wait for the whole
                                                device */
@@ -77,7 +75,10 @@ struct wait_any {
 void wait_any_add(struct wait_any *any, struct heap *heap);
 /* Adds a mark that had not ended at the last look. */
 void wait_any_add_mark(struct wait_any *any, struct mark *mark);
-bool wait_any(struct wait_any *any, tarn_status *status);
+/* Waits until some of the work has ended, or until `until`: then `status` is TARN_ERROR_NOT_READY.
+ * Waits for the whole device only if there is no other mark, and never with a bound. False if there
+ * is nothing to wait for. Empties `any`. */
+bool wait_any(struct wait_any *any, uint64_t until, tarn_status *status);
 
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is
  * idle, if nothing more is queued. For the heaps of a store; if it is NULL, of the arena. */
