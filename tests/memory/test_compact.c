@@ -156,6 +156,9 @@ static void the_setting_lets_a_request_have_it(void **state)
     OK(tarn_capture_begin(other, TARN_CAPTURE_GLOBAL)); /* not during a capture */
     GIVES(tarn_alloc_on(stream, 25 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_capture_abort(other));
+    tarn_alloc_options bounded = {
+        .size = sizeof bounded, .device = 0, .stream = stream, .wait = TARN_NO_WAIT};
+    GIVES(tarn_alloc(&bounded, 25 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY); /* it would wait */
     CHECK(calls_of(0, "copy") == copies); /* nothing is moved where that does not suffice */
     (void)add(NULL, other, 25 * MIB);
     (void)add(NULL, stream, 17 * MIB);
