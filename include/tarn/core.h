@@ -117,7 +117,7 @@ typedef struct tarn_alloc_options {
     /* Nanoseconds that the call may wait for work of streams and for other threads, in all; 0: as
      * long as it helps; TARN_NO_WAIT: not at all. A call with a bound may still map memory, but
      * does not compact. The driver's own calls are not bounded: its free of a plain segment waits
-     * for the device. */
+     * for the device, and HIP's map and unmap for the legacy stream. */
     uint64_t wait;
 } tarn_alloc_options;
 

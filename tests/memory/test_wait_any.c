@@ -145,7 +145,7 @@ static void a_driver_is_asked_with_growing_pauses(void **state)
     end();
 }
 
-/* Bounds ---------------------------------------------------------------------------------------- */
+/* Bounds --------------------------------------------------------------------------------------- */
 
 static tarn_status alloc_within(tarn_stream stream, uint64_t wait, size_t size, void **block)
 {

@@ -155,8 +155,8 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
 }
 
 /* Grows the heap. Shares moves meanwhile, unless the caller has them (`held`), or the growth calls
- * a caller's allocator, for which no lock is held. Does not grow if a thread that moves memory alone
- * takes too long: step_alone() finds that. */
+ * a caller's allocator, for which no lock is held. Does not grow if a thread that moves memory
+ * alone takes too long: step_alone() finds that. */
 static tarn_status grow(const struct climb *climb, bool held)
 {
     struct heap *heap = climb->heap;

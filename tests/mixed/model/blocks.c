@@ -171,8 +171,8 @@ static tarn_status allocate(struct flow *flow, struct block *block, int *pool, v
     m.bounded = options.wait != 0;
     uint64_t before = time_now(), frees = calls_of(flow->device, "free");
     tarn_status status = CALL(tarn_alloc, &options, block->size, got);
-    SO(options.wait != TARN_NO_WAIT || time_now() == before ||
-           calls_of(flow->device, "free") != frees, /* that of a plain segment waits */
+    SO(options.wait != TARN_NO_WAIT || time_now() == before || m.vendor ||
+           calls_of(flow->device, "free") != frees, /* of a plain segment; HIP's maps wait */
        "a call without a wait has waited", "%" PRIu64 " ns", time_now() - before);
     return status;
 }
