@@ -118,7 +118,9 @@ def owners():
     sleeper.close()
     registration = tarn.Registration(tarn.Pool(registrable=True), int, int)
     registration.close()
-    yield from (tarn.alloc(100), tarn.pinned(100), tarn.Pool(), tarn.Event(), tarn.Stream(), sleeper, registration,
+    spiller = tarn.Spiller(bool)
+    spiller.close()
+    yield from (tarn.alloc(100), tarn.pinned(100), tarn.Pool(), tarn.Event(), tarn.Stream(), sleeper, registration, spiller,
                 tarn.adaptors.Owner(tarn.adaptors.take(0, 0, 100)), tarn.Lease.__new__(tarn.Lease), tarn.alloc(100).view((100,)))
     with tarn.Pool().scope() as scope:
         yield scope
