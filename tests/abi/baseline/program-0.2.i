@@ -84,6 +84,7 @@ typedef struct tarn_alloc_options {
     size_t alignment;
     tarn_tag tag;
     tarn_pool *pool;
+    uint64_t wait;
 } tarn_alloc_options;
 __attribute__((visibility("default"))) tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_free(void *pointer);
@@ -380,7 +381,7 @@ typedef struct tarn_observer_options {
     void *user;
     void (*mapped)(const tarn_mapping *range, void *user);
     void (*unmapping)(const tarn_mapping *range, void *user);
-    void (*out_of_memory)(const tarn_shortage *shortage, void *user);
+    _Bool (*out_of_memory)(const tarn_shortage *shortage, void *user);
     _Bool (*before_growth)(int device, size_t bytes, void *user);
 } tarn_observer_options;
 typedef uint64_t tarn_observer;
@@ -1167,11 +1168,12 @@ static void mapped(const tarn_mapping *range, void *user)
     if (user == &told && range->device == 0 && range->bytes >= 2 * ((size_t)1 << 20) && range->generation > 0)
         told++;
 }
-static void out_of_memory(const tarn_shortage *shortage, void *user)
+static _Bool out_of_memory(const tarn_shortage *shortage, void *user)
 {
     if (user == &told && shortage->requested >= 300 * ((size_t)1 << 20) && shortage->total == 256 * ((size_t)1 << 20) &&
         shortage->device == 0 && shortage->limit == 18446744073709551615ul)
         shortages++;
+    return 0;
 }
 static void observed_and_shared(void)
 {
@@ -1187,26 +1189,26 @@ static void observed_and_shared(void)
     options.user = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
-    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 391);
-    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 392);
-    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 393);
-    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 394);
-    check_at(told > 0, "told > 0", 395);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 396);
-    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 398);
-    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 399);
-    check_at(is_untouched((range).behind), "nothing was written behind " "range", 400);
-    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 401);
-    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 403);
-    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 404);
-    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 405);
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 392);
+    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 393);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 394);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 395);
+    check_at(told > 0, "told > 0", 396);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 397);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 399);
+    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 400);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 401);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 402);
+    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 404);
+    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 405);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 406);
     info.value.size = sizeof info.value;
-    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 407);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 408);
-    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 409);
-    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 410);
-    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 411);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 412);
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 408);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 409);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 410);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 411);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 412);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 413);
 }
 static int handle_alive;
 static void *bound_stream, *given_workspace;
@@ -1242,23 +1244,23 @@ static void workspaces(tarn_library library)
     struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 451);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 452);
-    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 453);
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 452);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 453);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 454);
     cleared.value.size = sizeof cleared.value;
-    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 455);
-    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 457);
-    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 458);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 459);
-    check_at((tarn_workspace_begin(library, 2ul, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value)", 460);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 461);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 462);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 464);
-    check_at((tarn_workspace_begin(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, &call.value)", 465);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 466);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 467);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 468);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 469);
+    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 456);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 458);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 459);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 460);
+    check_at((tarn_workspace_begin(library, 2ul, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value)", 461);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 462);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 463);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 465);
+    check_at((tarn_workspace_begin(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, &call.value)", 466);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 467);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 468);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 469);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 470);
 }
 static void modes_and_plain_handles(tarn_library library)
 {
@@ -1267,26 +1269,26 @@ static void modes_and_plain_handles(tarn_library library)
     uint64_t ns;
     int value;
     void *handle;
-    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 481);
-    check_at(handle == &handle_alive, "handle == &handle_alive", 482);
-    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 483);
-    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 484);
-    check_at(ns == 1000, "ns == 1000", 485);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 486);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 488);
-    check_at(value == 3, "value == 3", 490);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 491);
-    check_at(value == -1, "value == -1", 493);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 494);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 496);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 497);
-    check_at((tarn_workspace_begin_of(&lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin_of(&lease.value, &call.value)", 498);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 499);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 500);
-    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 501);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 502);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 503);
-    check_at(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 504);
+    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 482);
+    check_at(handle == &handle_alive, "handle == &handle_alive", 483);
+    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 484);
+    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 485);
+    check_at(ns == 1000, "ns == 1000", 486);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 487);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 489);
+    check_at(value == 3, "value == 3", 491);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 492);
+    check_at(value == -1, "value == -1", 494);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 495);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 497);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 498);
+    check_at((tarn_workspace_begin_of(&lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin_of(&lease.value, &call.value)", 499);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 500);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 501);
+    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 502);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 503);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 504);
+    check_at(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 505);
 }
 static void handles(void)
 {
@@ -1303,30 +1305,30 @@ static void handles(void)
     row.destroy = handle_destroy;
     row.set_stream = handle_set_stream;
     row.set_workspace = handle_set_workspace;
-    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 524);
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 525);
     info.value.size = sizeof info.value;
-    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 526);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 527);
-    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 528);
-    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 530);
-    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 531);
-    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 532);
-    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 534);
-    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 535);
-    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 536);
-    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 537);
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 527);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 528);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 529);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 531);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 532);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 533);
+    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 535);
+    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 536);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 537);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 538);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 539);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 540);
-    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 541);
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 540);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 541);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 542);
     workspaces(library);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 543);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 544);
-    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 545);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 546);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 544);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 545);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 546);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 547);
     modes_and_plain_handles(library);
-    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 548);
-    check_at(handle_alive == 1, "handle_alive == 1", 549);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 549);
+    check_at(handle_alive == 1, "handle_alive == 1", 550);
 }
 static int64_t metadata;
 static void add_kind(const tarn_metadata_kind *kind, void *user)
@@ -1357,30 +1359,30 @@ static void records(void)
     trace.records = 1000;
     trace.stacks = TARN_TRACE_STACKS_NONE;
     trace.regions = 1;
-    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 585);
-    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 586);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 587);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 588);
-    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 589);
-    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 590);
-    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 591);
-    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 592);
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 586);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 587);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 588);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 589);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 590);
+    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 591);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 592);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 593);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
     options.max_bytes = 18446744073709551615ul;
-    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 597);
-    check_at(written > 100, "written > 100", 598);
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 598);
+    check_at(written > 100, "written > 100", 599);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
-    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 601);
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 602);
     tarn_debug_callback_set(reported, ((void *)0));
-    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 604);
-    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 605);
-    check_at(metadata > 0, "metadata > 0", 606);
-    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 607);
-    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 608);
-    check_at(written > 1, "written > 1", 609);
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 605);
+    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 606);
+    check_at(metadata > 0, "metadata > 0", 607);
+    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 608);
+    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 609);
+    check_at(written > 1, "written > 1", 610);
 }
 static void published(void)
 {
@@ -1390,14 +1392,14 @@ static void published(void)
     options.name = "program";
     options.directory = ".";
     options.interval_ms = 1000;
-    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 621);
-    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 622);
-    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 623);
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 622);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 623);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 624);
     options.interval_ms = 1;
-    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 625);
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 626);
     written = 0;
-    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 627);
-    check_at(written > 100, "written > 100", 628);
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 628);
+    check_at(written > 100, "written > 100", 629);
 }
 static void host_device(void)
 {
@@ -1405,15 +1407,15 @@ static void host_device(void)
     struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
     void *block;
     ledger.value.size = sizeof ledger.value;
-    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 638);
-    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 639);
-    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 640);
-    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 641);
-    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 643);
-    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 645);
-    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 646);
-    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 647);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 648);
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 639);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 640);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 641);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 642);
+    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 644);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 646);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 647);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 648);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 649);
 }
 int main(void)
 {
@@ -1422,7 +1424,7 @@ int main(void)
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * ((size_t)1 << 20);
-    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 659);
+    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 660);
     devices_and_streams();
     memory();
     named_pools();
@@ -1434,10 +1436,10 @@ int main(void)
     records();
     published();
     host_device();
-    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 671);
-    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 672);
-    check_at(handle_alive == 0, "handle_alive == 0", 673);
-    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 674);
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 672);
+    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 673);
+    check_at(handle_alive == 0, "handle_alive == 0", 674);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 675);
     printf("a program of tarn %d.%d.%d runs with %s\n", 0, 2,
            0, tarn_version());
     return 0;
