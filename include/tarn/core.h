@@ -121,7 +121,7 @@ typedef struct tarn_alloc_options {
     uint64_t wait;
 } tarn_alloc_options;
 
-#define TARN_NO_WAIT 18446744073709551615ul
+#define TARN_NO_WAIT 18446744073709551615ul /* no wait at all */
 
 /* Allocates `size` bytes with options. Otherwise as tarn_alloc_on().
  *   TARN_ERROR_INVALID_ARGUMENT   `options` is NULL, or a bad alignment, tag, pool or structure

@@ -42,7 +42,7 @@ class Spiller(Owning):
                 sys.excepthook(*sys.exc_info())
                 return False
 
-        types = {field[0]: field[1] for field in _c.tarn_observer_options._fields_}
+        types: Dict[str, Any] = {field[0]: field[1] for field in _c.tarn_observer_options._fields_}
         self._call = types["out_of_memory"](call)
         options = _c.tarn_observer_options(size=sizeof(_c.tarn_observer_options), out_of_memory=self._call,
                                            device=_c.TARN_ALL_DEVICES if device is None else device_index(device))
