@@ -329,7 +329,7 @@ static void two_on_two_devices(int socket)
     void *blocks[4];
     for (int i = 0; i < 4; i++) {
         tarn_pool *pool = NULL;
-        char name[16];
+        char name[24];
         options.device = i % 2;
         snprintf(name, sizeof name, "pool.%d", i);
         OK(tarn_pool_keep(name, &options, &pool, &kept));
@@ -354,7 +354,7 @@ static void pools_of_two_devices_are_kept_beside_each_other(void **state)
     CHECK(lines_of_list("") == 4);
     options.wait_ms = 10000;
     for (int i = 3; i >= 0; i--) {
-        char name[16];
+        char name[24];
         tarn_kept kept = {.size = sizeof kept};
         snprintf(name, sizeof name, "pool.%d", i);
         options.device = (i + 1) % 2;
