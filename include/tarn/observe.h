@@ -82,6 +82,10 @@ typedef struct tarn_observer_options {
     bool (*out_of_memory)(const tarn_shortage *shortage, void *user);
     /* `bytes` are about to be requested from the driver. Returns whether anything was freed. */
     bool (*before_growth)(int device, size_t bytes, void *user);
+    /* tarn's own thread may call `mapped` and `unmapping`, for memory that goes back by itself
+     * (`idle_release`, tarn/config.h). While an observer of a device has one of the two callbacks
+     * and not this, no memory of the device goes back by itself. */
+    bool any_thread;
 } tarn_observer_options;
 
 /* Identifies an observer. 0 is no observer; no number is used twice. */

@@ -77,6 +77,8 @@ typedef struct tarn_segment_sizes {
 } tarn_segment_sizes;
 
 /* The properties of a pool. They are fixed when it is created. */
+#define TARN_NO_IDLE_RELEASE 4294967295u /* tarn_pool_options.idle_release: never */
+
 typedef struct tarn_pool_options {
     size_t size; /* sizeof(tarn_pool_options) */
     int device;  /* TARN_CURRENT_DEVICE, or a device */
@@ -124,6 +126,11 @@ typedef struct tarn_pool_options {
      * unregistered. TARN_ERROR_NOT_SUPPORTED if the device cannot export;
      * TARN_ERROR_INVALID_ARGUMENT together with use_on_oom. */
     bool registrable;
+
+    /* Milliseconds after which memory that nobody has used goes back to the driver by itself, in a
+     * thread of tarn; 0: as the setting `idle_release` says; TARN_NO_IDLE_RELEASE: never. Not for
+     * pools that are registrable, kept or have an allocator, whose memory stays. */
+    unsigned idle_release;
 } tarn_pool_options;
 
 /* Returns the default pool of `device`, or of TARN_CURRENT_DEVICE. Allocations that name no other

@@ -45,6 +45,8 @@ struct tarn_event {
     struct mark *mark; /* lock: NULL until recorded */
 };
 
+static _Thread_local bool barred; /* this thread records no marks */
+
 static struct object_pool marks = OBJECT_POOL(struct mark);
 static struct object_pool events = OBJECT_POOL_NAMED(struct tarn_event);
 
@@ -162,7 +164,7 @@ static tarn_status record(struct stream *stream, enum recorder by, struct mark *
 {
     struct device *device = device_at(stream->device);
     struct mark *mark = NULL;
-    tarn_status status = mark_create(device, &mark);
+    tarn_status status = barred ? TARN_ERROR_NOT_READY : mark_create(device, &mark);
     if (status)
         return status;
     mutex_lock(&device->record_lock);
@@ -178,6 +180,11 @@ static tarn_status record(struct stream *stream, enum recorder by, struct mark *
     }
     *result = mark;
     return TARN_OK;
+}
+
+void marks_bar(bool on)
+{
+    barred = on;
 }
 
 tarn_status mark_record(struct stream *stream, struct mark **mark)
@@ -231,6 +238,8 @@ static tarn_status record_anew(struct mark *mark)
     struct stream *stream = mark->stream;
     uint64_t captured;
     tarn_status status = TARN_ERROR_CAPTURE;
+    if (barred)
+        return TARN_ERROR_NOT_READY;
     mutex_lock(&mark->device->record_lock);
     if (stream_is_found(stream))
         owe_locked(mark);

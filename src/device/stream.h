@@ -132,6 +132,9 @@ struct mark;
  * of all its work. NULL, with TARN_OK, if that work has certainly finished. */
 tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct mark **mark);
 tarn_status mark_record(struct stream *stream, struct mark **mark);
+/* From now on this thread records no marks, or does again: meanwhile a record fails, without a text
+ * and before any driver call, as TARN_ERROR_NOT_READY. */
+void marks_bar(bool on);
 tarn_status mark_query(struct mark *mark); /* TARN_OK, TARN_ERROR_NOT_READY, or what went wrong */
 tarn_status mark_wait(struct mark *mark);
 /* Makes later work of `stream` wait for a mark. An owed mark has no event that a stream could wait

@@ -16,12 +16,15 @@
 #include "memory/pool/graph.h"
 #include "memory/pool/pool.h"
 #include "memory/pool/referred.h"
+#include "memory/pressure/release.h"
 #include "memory/pressure/shortage.h"
 #include "memory/pressure/trim.h"
 #include "memory/range/range.h"
+#include "memory/share/pointer.h"
 
 static void memory_shutdown(void)
 {
+    release_end();
     for (int i = 0; i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
         if (!arena)
@@ -81,12 +84,14 @@ static void memory_begin(void)
     captures_on_keep(graph_capture_keeps);
     tracing_on_turn(heaps_trace_turned);
     debug_init();
+    release_start();
 }
 
 static void memory_configured(void)
 {
     arenas_configure();
     pinned_configure();
+    release_configure();
 }
 
 const struct hooks hooks = {
@@ -114,5 +119,7 @@ const struct hooks hooks = {
     .trim = trim,
     .shortage_helped = shortage_helped,
     .refuse_range = shortage_refuse_range,
+    .marks_wanted = release_mark,
+    .anchors_any = anchors_any,
     .ranges_leave = ranges_leave,
 };

@@ -9,6 +9,7 @@
 #include "device/capture.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/pool.h"
+#include "memory/pressure/release.h"
 #include "memory/pressure/trim.h"
 #include "memory/settings/hooks.h"
 #include "memory/watch/statistics.h"
@@ -122,6 +123,7 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
     store->sizes = *options->sizes;
     if (options->allocator)
         store->allocator = *options->allocator;
+    store->idle_release = options->idle_release;
 }
 
 tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
@@ -170,6 +172,7 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
     pool_configure(pool, options);
     atomic_store(&pool->users, 1);
     pool_begin(pool);
+    release_begin(&pool->store);
     *result = (tarn_pool *)pool;
     return TARN_OK;
 }

@@ -5,6 +5,7 @@
  * metrics; settings while memory is in use; pins; scopes that workers join; what is asked of pools,
  * blocks, streams and devices; pools that callers' graphs keep. */
 #include "driver/driver.h"
+#include "memory/pressure/release.h"
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/painted.h"
@@ -218,7 +219,29 @@ static void callers_capture(void)
     }
 }
 
+/* By passes at times of its own; the thread sleeps for a day. */
+static void memory_goes_back_by_itself(void)
+{
+    static uint64_t time;
+    if (!TRY(tarn_configuration_set("idle_release:86400000")) || !make())
+        return;
+    painted_alloc(t.pool, t.streams[0], 9 * MIB);
+    painted_alloc(t.pool, t.streams[0], 900);
+    for (int i = 0; i < 3; i++) {
+        void *block = NULL;
+        if (tarn_pool_alloc(i ? t.pool : NULL, t.streams[1], 5 * MIB, &block) == TARN_OK) {
+            (void)tarn_record_stream(block, t.streams[0]);
+            OK(tarn_free(block));
+        }
+        release_pass(time += UINT64_C(86400000000000));
+        (void)TRY(tarn_pool_trim(t.pool, SIZE_MAX)); /* records the marks */
+        painted_check();
+    }
+    release_pass(time += UINT64_C(86400000000000));
+}
+
 static const struct scenario scenarios[] = {
+    {"memory goes back by itself", memory_goes_back_by_itself},
     {"traces begin and end", traces_begin_and_end},
     {"settings change", settings_change},
     {"callers pin memory", callers_pin_memory},

@@ -18,6 +18,7 @@
  * step. */
 #include "memory/model/model.h"
 #include "memory/plan/plan.h"
+#include "memory/pressure/release.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -265,6 +266,33 @@ static void do_event(void)
     s->end = event->end > s->end ? event->end : s->end;
 }
 
+static tarn_host_ledger ledger_now(int device)
+{
+    tarn_host_ledger ledger = {.size = sizeof ledger};
+    MUST(tarn_host_ledger_get(device, &ledger) == TARN_OK, "ledger");
+    return ledger;
+}
+
+/* A pass of the thread that gives idle memory back by itself: it records no mark and waits for
+ * nothing. */
+static void do_release(void)
+{
+    static uint64_t time, day = UINT64_C(86400000000000);
+    tarn_host_ledger before[DEVICES];
+    for (int device = 0; device < DEVICES; device++)
+        before[device] = ledger_now(device);
+    time += below(3) ? day : day / 2;
+    release_pass(time);
+    for (int device = 0; device < DEVICES; device++) {
+        tarn_host_ledger after = ledger_now(device);
+        MUST(after.waited_ns == before[device].waited_ns, "a pass waits");
+        for (int kind = 0; tarn_host_call_name(kind); kind++)
+            MUST(strcmp(tarn_host_call_name(kind), "event_record") != 0 ||
+                     after.calls[kind] == before[device].calls[kind],
+                 "a pass records an event");
+    }
+}
+
 /* The stream goes and its native one comes again under another handle. */
 static void do_retire(void)
 {
@@ -303,7 +331,7 @@ static void inject_end(void)
 static void step(void)
 {
     bool injecting = below(10) == 0;
-    uint64_t choice = below(112);
+    uint64_t choice = below(116);
     /* What the test itself asks of the host device must not fail: only calls of tarn's run under
      * injection. */
     if (injecting && (choice < 60 || choice >= 102))
@@ -345,6 +373,8 @@ static void step(void)
         do_scope();
     else if (choice < 111)
         do_suspend();
+    else if (choice < 115)
+        do_release();
     else
         do_retire();
     if (m.injecting)
@@ -353,6 +383,7 @@ static void step(void)
 
 static void set_up(void)
 {
+    MUST(tarn_configuration_set("idle_release:86400000") == TARN_OK, "settings");
     for (int i = 0; i < ALL_STREAMS; i++) {
         struct stream_model *s = &m.streams[i];
         s->device = i / STREAMS;

@@ -8,6 +8,7 @@
  * a slot of its own, which is looked at when all work has ended. A call that must fail leaves
  * everything as it was. TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length. */
 #include "driver/driver.h"
+#include "memory/pressure/release.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -188,7 +189,9 @@ static void do_suspend(void)
 
 static void step(void)
 {
-    switch (below(40)) {
+    static uint64_t time; /* of passes of the thread that gives idle memory back; the setting is a
+                             day */
+    switch (below(42)) {
     case 0:
         OK(tarn_device_trim(0, below(MEMORY)));
         break;
@@ -204,6 +207,10 @@ static void step(void)
     case 4:
     case 5:
         do_block();
+        break;
+    case 40:
+    case 41:
+        release_pass(time += UINT64_C(86400000000000));
         break;
     case 6:
     case 7:
@@ -224,6 +231,7 @@ static void ranges_do_what_the_model_says(void)
     unsigned long steps = steps_text ? strtoul(steps_text, NULL, 0) / 4 : 12000;
     seed = text ? strtoull(text, NULL, 0) : seed;
     host_start_with(1, MEMORY);
+    OK(tarn_configuration_set("idle_release:86400000"));
     for (int i = 0; i < STREAMS; i++)
         streams[i] = lease(0);
     slots = alloc_on(streams[0], SLOTS * BYTES);

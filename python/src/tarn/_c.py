@@ -26,6 +26,7 @@ TARN_LIBRARY_FAILED_HANDLE_IS_REAL = 8
 TARN_MAX_ALIGNMENT = 2097152
 TARN_MAX_DEVICES = 64
 TARN_MAX_SIZE = 1152921504606846976
+TARN_NO_IDLE_RELEASE = 4294967295
 TARN_NO_LIMIT = 18446744073709551615
 TARN_NO_WAIT = 18446744073709551615
 TARN_PINNED_BUCKETS = 64
@@ -432,6 +433,7 @@ class tarn_observer_options(Structure):
         ("unmapping", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
         ("out_of_memory", CFUNCTYPE(c_bool, POINTER(tarn_shortage), c_void_p)),
         ("before_growth", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
+        ("any_thread", c_bool),
     ]
 
 class tarn_pool_allocator(Structure):
@@ -466,6 +468,7 @@ class tarn_pool_options(Structure):
         ("no_split", c_bool),
         ("allocator", POINTER(tarn_pool_allocator)),
         ("registrable", c_bool),
+        ("idle_release", c_uint),
     ]
 
 class tarn_pool_info(Structure):

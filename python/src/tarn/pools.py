@@ -119,25 +119,33 @@ class SealedBlock(Block):
         return Block(*self._give())
 
 
+def _idle_release(milliseconds: Optional[int]) -> int:
+    if milliseconds is None:
+        return 0  # as the setting says
+    return integer("idle_release", milliseconds) or _c.TARN_NO_IDLE_RELEASE
+
+
 class Pool(Owning, Enterable):
     """A private pool of one device. As a context manager it serves what is inside: `with pool: block = tarn.alloc(size)`.
 
     `use_on_oom` lets what lies free in it serve others before they run out of memory; `no_remap` keeps addresses and memory together;
     `exportable` memory can be given to other processes; `registrable` memory can be registered by communication libraries; `segments` is
-    "default", "virtual", "plain" or "exact"; `no_split` gives each block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
+    "default", "virtual", "plain" or "exact"; `no_split` gives each block a segment of its own; `idle_release` is after how many milliseconds without a use idle memory
+    goes back by itself, 0: never; by default the setting says it. The pool is released when the object is closed or collected; its live blocks stay valid."""
 
     _track = scopes
     _device: Optional[int] = None  # once it was asked for
     kept: Optional[Kept] = None  # of keep()
 
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
-                 exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False) -> None:
+                 exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False,
+                 idle_release: Optional[int] = None) -> None:
         if segments not in _SEGMENTS:
             raise ValueError(f"no kind of segments: {segments!r}; there are {', '.join(_SEGMENTS)}")
         bytes = None if limit is None else integer("limit", limit)
         options = _c.tarn_pool_options(size=sizeof(_c.tarn_pool_options), device=device_index(device), use_on_oom=use_on_oom,
                                        no_remap=no_remap, exportable=exportable, registrable=registrable, segments=_SEGMENTS[segments],
-                                       no_split=no_split)
+                                       no_split=no_split, idle_release=_idle_release(idle_release))
         self.pointer = c_void_p()
         check(lib.tarn_pool_create(byref(options), byref(self.pointer)))
         if bytes is not None:

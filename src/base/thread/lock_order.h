@@ -75,6 +75,8 @@
       "over the record and the query of an event, over the questions whether a stream captures "   \
       "and what a node of its graph waits for, and over the driver's calls by which a "            \
       "compaction exchanges a piece, on a device without work")                                    \
+    X(RELEASE, "releaser.lock (pressure/release.c)",                                               \
+      "whether the thread that gives idle memory back runs, and how often; held over its start")   \
     X(PINNED_SETTINGS, "pinned_settings_lock (pinned.c)",                                          \
       "the settings of pinned memory; held over the start and the end of its background thread")   \
     X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \

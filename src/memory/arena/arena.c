@@ -11,6 +11,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/generation.h"
+#include "memory/arena/observe.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 
@@ -345,4 +346,33 @@ bool arena_finish(struct arena *arena)
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
     return true;
+}
+
+/* The memory of a caller's allocator and of a kept pool is not tarn's to give back unasked. That of
+ * a registrable pool stays in the same place on every rank. */
+uint64_t store_idle_release(const struct store *store)
+{
+    const struct store_traits *kind = &store->kind;
+    if (!kind->reuses || kind->fixed || store->allocator.alloc ||
+        store->idle_release == TARN_NO_IDLE_RELEASE)
+        return 0;
+    size_t ms = store->idle_release ? store->idle_release : memory_config()->idle_release;
+    return (uint64_t)ms * UINT64_C(1000000);
+}
+
+/* Held stores keep their memory: a capture or a graph uses it, or a suspend is about to take it.
+ * Anchored memory is used from outside, so its pool takes part only if observers say so. */
+uint64_t store_rests(struct store *store)
+{
+    uint64_t time = store_idle_release(store);
+    if (!time || store_is_held(store))
+        return 0;
+    switch (observed_by(store->arena->device->number)) {
+    case OBSERVED_BY_ANY_THREAD:
+        return time;
+    case OBSERVED_BY_NONE:
+        return hooks.anchors_any(store) ? 0 : time;
+    default:
+        return 0;
+    }
 }

@@ -91,6 +91,12 @@ struct owned {
     struct tree_node leftover;
 };
 
+/* Tells whether another thread moved memory at any time since stillness_begin() (moves.h). */
+struct stillness {
+    uint64_t begun, own;
+    bool still;
+};
+
 /* A pool's share of the arena: its pieces, wherever they are, or its plain segments (segment.h).
  * The store of the device's default pool is a member of the arena. Fields without a lock are
  * constant from the moment the store can be reached. */
@@ -124,6 +130,7 @@ struct store {
                                  behind yet */
     struct store *next_told;  /* in the arena's stack `told` */
 
+    unsigned idle_release;   /* ms, as tarn_pool_options has it */
     atomic_uint holds;       /* graphs and open captures that use its addresses */
     atomic_bool left_behind; /* nothing can be allocated from it any more; its idle memory serves
                                 the default pool */
@@ -172,6 +179,10 @@ struct arena {
      * (moves.h). Taken before every other lock. */
     shared_lock moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
+    struct {
+        struct stillness since;
+        uint64_t from; /* ns */
+    } still;           /* pressure/release.c: no other thread has moved memory since `from` */
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */
@@ -281,6 +292,11 @@ static inline struct segment_rules store_rules(const struct store *store)
 
 /* Bytes: the size up to which a store's segments are split, for its statistics; -1: all are. */
 int64_t store_max_split(const struct store *store);
+
+/* After how many ns without a use a store's idle memory goes back by itself; 0: never. */
+uint64_t store_idle_release(const struct store *store);
+/* The same; 0 also if it must not go now. */
+uint64_t store_rests(struct store *store);
 
 /* The device's arena, created at its first use. */
 tarn_status arena_of(struct device *device, struct arena **arena);

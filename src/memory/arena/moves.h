@@ -22,11 +22,6 @@ void move_end(struct arena *arena);
 /* Waits until all moves that are in progress now have ended. */
 void moves_flush(struct arena *arena);
 
-/* Tells whether another thread moved memory at any time since stillness_begin(). */
-struct stillness {
-    uint64_t begun, own;
-    bool still;
-};
 struct stillness stillness_begin(struct arena *arena);
 bool was_still(struct arena *arena, const struct stillness *since);
 

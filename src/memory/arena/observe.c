@@ -164,6 +164,27 @@ void observe_unmapping(const tarn_mapping *range)
             &(struct told){.event = EVENT_UNMAPPING, .device = range->device, .range = range});
 }
 
+enum observed observed_by(int device)
+{
+    enum observed by = OBSERVED_BY_NONE;
+    if (!anyone_wants(EVENT_MAPPED) && !anyone_wants(EVENT_UNMAPPING))
+        return by;
+    mutex_lock(&observers_lock);
+    for (struct tree_node *node = tree_first(&observers); node; node = tree_next(node)) {
+        const struct observer *observer = OBSERVER_OF(node);
+        const tarn_observer_options *options = &observer->options;
+        bool here = options->device == TARN_ALL_DEVICES || options->device == device;
+        if (observer->removed || !here || (!options->mapped && !options->unmapping))
+            continue;
+        if (!options->any_thread)
+            by = OBSERVED_BY_CALLERS;
+        else if (by == OBSERVED_BY_NONE)
+            by = OBSERVED_BY_ANY_THREAD;
+    }
+    mutex_unlock(&observers_lock);
+    return by;
+}
+
 static bool runs_here(enum event event, enum event other)
 {
     for (const struct frame *frame = frames; frame; frame = frame->outer)

@@ -18,6 +18,11 @@ bool observe_before_growth(int device, size_t bytes);
 bool observe_wants_shortage(void);
 bool observe_wants_growth(void);
 
+/* What the observers of a device's mappings say of calls by tarn's own thread: there is none; each
+ * allows them; one does not. */
+enum observed { OBSERVED_BY_NONE, OBSERVED_BY_ANY_THREAD, OBSERVED_BY_CALLERS };
+enum observed observed_by(int device);
+
 /* Whether this thread is in a callback of the first two functions, which must neither move memory
  * nor wait for a thread that does. */
 bool observe_runs_moving(void);

@@ -519,10 +519,11 @@ static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth,
     return heap->free_bytes >= least;
 }
 
-/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. With a
- * growth of another heap: lends them to it. */
+/* As heap_shed_rested(), for pieces of at most `most` bytes in total, of a store that is not plain.
+ * With a growth of another heap: lends them to it. */
 static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted,
-                                size_t most, const struct growth *growth, size_t *given)
+                                size_t most, const struct growth *growth, uint64_t rested,
+                                size_t *given)
 {
     struct donation donation = {.end = &donation.first};
     struct piece_list pieces = {0};
@@ -535,7 +536,9 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
         return TARN_OK;
     }
     heap_learn_locked(heap, true);
+    heap->batches.rested = rested;
     donors_collect_locked(heap, zone_of(wanted), wanted, most, false, &donation);
+    heap->batches.rested = 0;
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
 
@@ -571,7 +574,7 @@ static void growth_borrow(struct growth *growth)
            wanted - growth->pieces.bytes >= least_loan(growth, 0) && heap_walk_next(&walk)) {
         size_t given = 0, missing = wanted - growth->pieces.bytes;
         if (walk.heap == heap ||
-            heap_give_up(walk.heap, heap->store, missing, missing, growth, &given) || !given) {
+            heap_give_up(walk.heap, heap->store, missing, missing, growth, 0, &given) || !given) {
             walk.vain++;
             continue;
         }
@@ -715,16 +718,25 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
                        : pieces_grow(heap, zone, size, alignment, span);
 }
 
-tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
-                      struct run **leaving)
+tarn_status heap_shed_rested(struct heap *heap, struct store *store, uint64_t rested, size_t wanted,
+                             size_t *given, struct run **leaving)
 {
     struct run *own = NULL;
     *given = 0;
     if (store->kind.pieces)
-        return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, given);
+        return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, rested, given);
     mutex_lock(&heap->lock);
-    if (heap->store == store)
+    if (heap->store == store) {
+        heap->batches.rested = rested;
         segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);
+        heap->batches.rested = 0;
+    }
     mutex_unlock(&heap->lock);
     return segments_release(own);
+}
+
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
+                      struct run **leaving)
+{
+    return heap_shed_rested(heap, store, 0, wanted, given, leaving);
 }

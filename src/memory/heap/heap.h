@@ -17,6 +17,7 @@
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
 #include "memory/heap/idle/batches.h"
+#include "memory/heap/idle/rest.h"
 #include "memory/heap/idle/uses.h"
 #include "memory/heap/sets.h"
 #include "memory/heap/span.h"
@@ -80,6 +81,7 @@ struct heap {
                                     growth decides */
     struct span_reserve reserve; /* unused span objects */
     struct batches batches;      /* which of its memory is idle */
+    struct rest rest;            /* which of it nobody has used for a while */
 
     struct heap *next;                                /* arena lock: in the arena's list */
     struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: in the list of its stream,
@@ -213,7 +215,8 @@ static inline void span_leave_map_locked(const struct heap *heap, struct span *s
 
 static inline bool span_idle_locked(const struct heap *heap, const struct span *span)
 {
-    return span->batch <= heap->batches.idle;
+    return span->batch <= heap->batches.idle &&
+           (!heap->batches.rested || span->batch <= heap->batches.rested);
 }
 
 /* Gives up addresses that have no memory any more: they become unclaimed. Inside the reservation of

@@ -79,6 +79,92 @@ size_t ranges_relieve(struct arena *arena, size_t wanted, uint64_t until)
     return released;
 }
 
+/* Rest ----------------------------------------------------------------------------------------- */
+
+/* The next page behind `page`, which is decommitted and has rested; NULL starts and ends. */
+static struct page *next_rested_locked(struct tarn_range *range, uint64_t until,
+                                       const struct page *page)
+{
+    for (size_t i = page ? page->index + 1 : 0; i < range->pages; i++) {
+        struct chunk *chunk = range_chunk(range, i);
+        if (!chunk || !atomic_load(&chunk->some)) {
+            i = i / CHUNK_PAGES * CHUNK_PAGES + CHUNK_PAGES - 1;
+            continue;
+        }
+        struct page *at = &chunk->pages[i % CHUNK_PAGES];
+        if (word_state(atomic_load(&at->word)) == PAGE_DECOMMITTED &&
+            atomic_load(&at->epoch) <= until)
+            return at;
+    }
+    return NULL;
+}
+
+/* A look: ends the epoch without a mark, as a later mark covers it too. */
+static void rest_locked(struct tarn_range *range, struct piece_list *pieces)
+{
+    range->rest.until = range->rest.epoch;
+    range->rest.epoch = atomic_fetch_add(&range->epoch, 1);
+    range->rest.wants_mark = false;
+    if (!range->rest.until)
+        return;
+    orders_begin_locked(range);
+    (void)range_end_left_locked(range);
+    (void)range_collect_locked(range, SIZE_MAX, pieces);
+    struct page *page = NULL;
+    while ((page = next_rested_locked(range, range->rest.until, page)) && !range->rest.wants_mark)
+        range->rest.wants_mark = page_wants_mark_locked(range, page);
+    range->rest.until = 0;
+}
+
+bool ranges_rest(struct arena *arena, uint64_t now)
+{
+    bool wanted = false;
+    if (!ranges_any())
+        return false;
+    for (struct tarn_range *range = range_next(arena, NULL); range;
+         range = range_next(arena, range)) {
+        struct piece_list pieces = {0};
+        uint64_t time = store_rests(range->store);
+        if (!time)
+            continue;
+        mutex_lock(&range->lock);
+        if (now >= range->rest.due) {
+            range->rest.due = now + time;
+            rest_locked(range, &pieces);
+            wanted = wanted || range->rest.wants_mark;
+        }
+        mutex_unlock(&range->lock);
+        (void)release(&pieces);
+    }
+    return wanted;
+}
+
+static void mark_rested_locked(struct tarn_range *range)
+{
+    range->rest.wants_mark = false;
+    orders_begin_locked(range);
+    for (struct page *page = next_rested_locked(range, range->rest.epoch, NULL); page;
+         page = next_rested_locked(range, range->rest.epoch, page))
+        (void)page_is_idle_locked(range, page);
+}
+
+bool ranges_rest_mark(struct arena *arena)
+{
+    if (!ranges_any())
+        return true;
+    if (!move_try(arena))
+        return false;
+    for (struct tarn_range *range = range_next(arena, NULL); range;
+         range = range_next(arena, range)) {
+        mutex_lock(&range->lock);
+        if (range->rest.wants_mark)
+            mark_rested_locked(range);
+        mutex_unlock(&range->lock);
+    }
+    move_end(arena);
+    return true;
+}
+
 /* Waits ---------------------------------------------------------------------------------------- */
 
 /* The mark of the first decommitted page that is not idle, or NULL; `idle` says whether a page is

@@ -283,6 +283,8 @@ tarn_status range_end_left_locked(struct tarn_range *range)
 static bool take_idle_locked(struct tarn_range *range, struct page *page)
 {
     uint64_t word = atomic_load(&page->word);
+    if (range->rest.until && atomic_load(&page->epoch) > range->rest.until)
+        return false;
     if (word_state(word) != PAGE_DECOMMITTED || atomic_load(&page->piece->seconds) ||
         !page_is_idle_locked(range, page) || !page_take(page, word))
         return false;

@@ -137,6 +137,13 @@ bool page_is_idle_locked(struct tarn_range *range, struct page *page)
     return epoch <= order->done;
 }
 
+bool page_wants_mark_locked(struct tarn_range *range, struct page *page)
+{
+    uint64_t epoch = atomic_load(&page->epoch);
+    const struct order *order = has_no_work(page) ? NULL : order_of_locked(range, page);
+    return order && epoch > order->done && !covering(order, epoch);
+}
+
 static tarn_status refuse_captured(tarn_status status, const struct order *order)
 {
     if (status != TARN_ERROR_CAPTURE)

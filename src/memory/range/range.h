@@ -115,6 +115,12 @@ struct tarn_range {
     struct page *left;        /* a list of the LEFT pages */
     struct range_hold *holds; /* a list */
     size_t hand;              /* the page from which the next search for idle memory begins */
+    struct {
+        uint64_t due;    /* ns: when the next look is due */
+        uint64_t epoch;  /* that the last look ended; 0: there was none */
+        uint64_t until;  /* not 0: only pages up to this epoch are collected */
+        bool wants_mark; /* pages that have rested need a mark, which the program records */
+    } rest;              /* as heap/idle/rest.h */
 };
 
 /* A stream with its incarnation. */
@@ -204,6 +210,9 @@ tarn_status page_mark_now_locked(struct tarn_range *range, struct page *page, st
 struct order *order_of_locked(struct tarn_range *range, const struct page *page);
 void orders_destroy(struct tarn_range *range);
 
+/* Whether no mark covers a decommitted page whose work may not have ended. */
+bool page_wants_mark_locked(struct tarn_range *range, struct page *page);
+
 /* ---- mapping.c: the driver. Under the range's lock, sharing `moving` ---- */
 
 /* Maps memory at the empty pages among [first, end), which the caller has taken: pieces of the
@@ -240,6 +249,11 @@ tarn_status ranges_trim(struct arena *arena, struct store *store, size_t wanted)
 /* Releases idle decommitted pages of all ranges of a device to the driver, until `wanted` bytes are
  * released; returns the bytes. Takes `moving` by `until` (base/thread/clock.h), or does nothing. */
 size_t ranges_relieve(struct arena *arena, size_t wanted, uint64_t until);
+/* Releases pages that nobody has committed since the last look and that are idle, of ranges whose
+ * look is due. Returns whether pages wait for a mark. The caller shares `moving`. */
+bool ranges_rest(struct arena *arena, uint64_t now);
+/* Records the marks that were wanted. False if memory is on the move: then later. */
+bool ranges_rest_mark(struct arena *arena);
 /* Adds the marks that decommitted pages wait for: in the store's ranges, or with `all` in every
  * range of the device. Takes `moving` by `until`, or adds nothing. */
 void ranges_wait_add(struct wait_any *any, struct arena *arena, struct store *store, bool all,

@@ -25,6 +25,7 @@
 #define CONFIG_CLASS_BYTES 32                    /* of a name, with the 0 at its end */
 #define CONFIG_PATH_BYTES 256                    /* of a path, with the 0 at its end */
 #define CONFIG_MOST_MIB (TARN_MAX_SIZE >> 20)    /* of sizes in MiB */
+#define CONFIG_MOST_MS ((size_t)86400000)        /* a day */
 #define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* fraction of the device's memory */
 
 enum config_backend { CONFIG_NATIVE, CONFIG_ASYNC };
@@ -81,6 +82,7 @@ struct memory_config {
     size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's
                                own count */
     size_t pinned_limit;          /* bytes; CONFIG_NONE: no limit */
+    size_t idle_release;          /* ms until idle memory goes back by itself; 0: never */
     size_t idle_workspaces;       /* bytes per device of unused workspaces that handles may keep */
     char plan[CONFIG_PATH_BYTES]; /* path of the plan file (plan_file.h); "": none */
 };
@@ -93,6 +95,7 @@ enum config_kind {
     CONFIG_SEGMENTS,
     CONFIG_COMPACTION,
     CONFIG_MEBIBYTES,
+    CONFIG_MILLISECONDS,
     CONFIG_POWER,    /* a power of two */
     CONFIG_FRACTION, /* 0 to 1; 0 and 1 are excluded if `least` and `most` say so */
     CONFIG_RESERVE,
@@ -158,6 +161,7 @@ enum config_rule {
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")        \
     X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
       CONFIG_MOST_MIB, "")                                                                         \
+    X(idle_release, idle_release, CONFIG_MILLISECONDS, CONFIG_STAYS, 0, 0, CONFIG_MOST_MS, "")     \
     X(idle_workspaces_mb, idle_workspaces, CONFIG_MEBIBYTES, CONFIG_STAYS, 128 * CONFIG_MIB, 0,    \
       CONFIG_MOST_MIB, "")                                                                         \
     X(plan, plan, CONFIG_PATH, CONFIG_LOADED, "", 0, 0, "")

@@ -319,6 +319,14 @@ static tarn_status parse_power(struct parser *parser, const struct key *key, siz
     return TARN_OK;
 }
 
+static tarn_status parse_milliseconds(struct parser *parser, const struct key *key, size_t *value)
+{
+    if (!word_number(parser, key->least, key->most, value))
+        return refuse(parser, key->name, "a whole number of milliseconds, at most %zu", key->most);
+    advance(parser);
+    return TARN_OK;
+}
+
 static tarn_status parse_fraction(struct parser *parser, const struct key *key, size_t *billionths)
 {
     if (!word_fraction(parser, key->least, key->most, billionths))
@@ -496,6 +504,8 @@ static tarn_status parse_value(struct parser *parser, const struct key *key,
     switch (key->kind) {
     case CONFIG_MEBIBYTES:
         return parse_mebibytes(parser, key, config->large_segment_size, field);
+    case CONFIG_MILLISECONDS:
+        return parse_milliseconds(parser, key, field);
     case CONFIG_POWER:
         return parse_power(parser, key, field);
     case CONFIG_FRACTION:
@@ -699,6 +709,7 @@ static void write_value(struct writer *writer, const struct key *key, const void
     case CONFIG_MEBIBYTES:
         write_text(writer, "%zu", *number / CONFIG_MIB);
         break;
+    case CONFIG_MILLISECONDS:
     case CONFIG_POWER:
         write_text(writer, "%zu", *number);
         break;

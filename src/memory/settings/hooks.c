@@ -11,6 +11,7 @@
 
 struct upper_hooks upper_hooks;
 const struct announcer *announcer;
+atomic_bool memory_wants_marks;
 
 static void begin(void)
 {
@@ -29,5 +30,7 @@ tarn_status memory_ready(void)
         pthread_once(&once, begin);
     if (!status && debug_has(DEBUG_BLOCKS | DEBUG_CONTEXT))
         hooks.debug_turn();
+    if (!status && atomic_load_explicit(&memory_wants_marks, memory_order_relaxed))
+        hooks.marks_wanted();
     return status;
 }

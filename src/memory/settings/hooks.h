@@ -72,6 +72,10 @@ struct hooks {
     tarn_status (*trim)(struct arena *arena, struct store *store, size_t keep);
     bool (*shortage_helped)(const struct store *store, struct heap *heap, size_t need);
     void (*refuse_range)(const struct store *store, size_t need);
+    /* Records the marks that memory needs to go back by itself: release.h. No lock held. */
+    void (*marks_wanted)(void);
+    /* Whether a caller has anchored memory of a store: anchor.c. */
+    bool (*anchors_any)(const struct store *store);
     /* A suspend takes the memory of a store: range.h. */
     tarn_status (*ranges_leave)(struct store *store);
 };
@@ -135,6 +139,9 @@ struct announcer {
 
 /* NULL: none. Set before the first use of memory, and read without a lock. */
 extern const struct announcer *announcer;
+
+/* Memory that would go back by itself needs marks: the next public call on memory records them. */
+extern atomic_bool memory_wants_marks;
 
 /* Begins every public call on memory. Afterwards the device layer is ready and calls the memory
  * layer when devices and threads end. */

@@ -208,7 +208,8 @@ static void fuzz_tarn_observer_add(void)
                                      .mapped = which & 1 ? on_range : NULL,
                                      .unmapping = which & 2 ? on_range : NULL,
                                      .out_of_memory = which & 4 ? on_shortage : NULL,
-                                     .before_growth = which & 8 ? on_reclaim : NULL};
+                                     .before_growth = which & 8 ? on_reclaim : NULL,
+                                     .any_thread = which & 16};
     if (has_room(world.observers) && !tarn_observer_add(or_null(&options), or_null(&observer)))
         slot_add(world.observers, NULL, observer);
 }

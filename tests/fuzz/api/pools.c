@@ -44,6 +44,7 @@ static void fuzz_tarn_pool_create(void)
     options.registrable = (which & 192) == 192;
     options.segments = take() < 128 ? TARN_SEGMENTS_DEFAULT : (tarn_segments)(take() % 8);
     options.no_split = (which & 48) == 48;
+    options.idle_release = which & 1 ? TARN_NO_IDLE_RELEASE : 0;
     options.allocator = (which & 48) == 16 ? &allocator : NULL;
     tarn_segment_sizes sizes;
     if ((which & 48) == 32) {

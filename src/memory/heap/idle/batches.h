@@ -18,9 +18,10 @@ struct heap;
 
 /* The batches of one heap. A member of the heap, under its lock. */
 struct batches {
-    uint64_t open;  /* the batch that frees join */
-    uint64_t idle;  /* the last idle batch */
-    bool open_used; /* something was freed in the open batch */
+    uint64_t open;   /* the batch that frees join */
+    uint64_t idle;   /* the last idle batch */
+    bool open_used;  /* something was freed in the open batch */
+    uint64_t rested; /* not 0: only batches up to this one count as idle now (rest.h) */
     struct {
         uint64_t number;
         struct mark *mark;

@@ -574,6 +574,41 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark)
     return *mark != NULL;
 }
 
+/* Rest (rest.h) -------------------------------------------------------------------------------- */
+
+uint64_t heap_rest_locked(struct heap *heap)
+{
+    uint64_t rested = heap->rest.batch;
+    (void)wait_collect_locked(heap);
+    caches_reclaim_locked(heap);
+    heap->rest.batch = heap->batches.open;
+    if (!heap->retired)
+        heap->batches.open++; /* a retired heap has only the batch of its last mark */
+    return rested;
+}
+
+bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested)
+{
+    const struct batches *batches = &heap->batches;
+    uint64_t oldest = rested && !heap->retired ? batch_oldest_locked(heap) : UINT64_MAX;
+    bool covered = batches->count && batches->closed[batches->count - 1].number >= oldest;
+    heap->rest.wants_mark = oldest <= rested && !covered;
+    for (const struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
+        heap->rest.wants_mark = heap->rest.wants_mark || queue->unmarked.first;
+    return heap->rest.wants_mark;
+}
+
+void heap_rest_mark(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    if (heap->rest.wants_mark) {
+        heap->rest.wants_mark = false;
+        (void)wait_collect_locked(heap);
+        heap_learn_locked(heap, true);
+    }
+    mutex_unlock(&heap->lock);
+}
+
 bool heap_wait(struct heap *heap, tarn_status *status)
 {
     struct mark *mark = NULL;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Rest: which free memory of a heap nobody has used for a while, so that it goes back by itself
+ * (pressure/release.h).
+ *
+ * The number of a free span's batch is its stamp. A look at a heap opens the next batch, without a
+ * mark: the later mark covers the batches before its own too. So at the next look, what is in a
+ * batch up to that of the last look was free all the time in between: it has *rested*. A span that
+ * was joined to one that was freed meanwhile has not. Stamps cost nothing on any path of the
+ * program, since a free notes its batch anyway. */
+#ifndef TARN_MEMORY_REST_H
+#define TARN_MEMORY_REST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct heap;
+
+/* A member of the heap, under its lock. */
+struct rest {
+    uint64_t due;    /* ns of a monotonic clock: when the next look is due */
+    uint64_t batch;  /* the batch that was open at the last look; 0: there was none */
+    bool wants_mark; /* memory that has rested, or blocks that wait, need a mark, which a thread of
+                        the program records */
+};
+
+/* A look: blocks whose uses have ended, parked blocks and empty slabs of threads become free spans
+ * first. Returns the last batch that has rested; 0: none. */
+uint64_t heap_rest_locked(struct heap *heap);
+/* Notes whether memory of these batches needs a mark, so that it can go, and returns it. */
+bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested);
+/* Records the marks that were wanted. Takes the heap's lock. */
+void heap_rest_mark(struct heap *heap);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Gives idle memory back by itself. Owns the thread that does it. The thread goes the way of a trim
+ * (trim.c), for memory that has rested (heap/idle/rest.h): it queries events, unmaps and releases.
+ * It records no mark and waits for nothing. So where another thread moves memory, or a capture is
+ * known, it comes back later. A mark that it would need is recorded by the program's next public
+ * call on memory. One request of each thread leaves the fast path for that. */
+#include "memory/pressure/release.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread/process.h"
+#include "base/thread/thread.h"
+#include "device/capture.h"
+#include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
+#include "memory/growth/growth.h"
+#include "memory/growth/segment.h"
+#include "memory/heap/idle/wait.h"
+#include "memory/range/range.h"
+#include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
+
+#include <time.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+
+static struct {
+    mutex lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool begun; /* memory is used, so the devices are known */
+    bool runs, ends;
+    uint64_t of_pools; /* ns: the shortest time of a pool so far; 0: no pool has one */
+} releaser = {.lock = MUTEX_INITIALIZER(LOCK_RELEASE)};
+
+/* One heap ------------------------------------------------------------------------------------- */
+
+/* Bytes of a store that stay if `given` of its unmapped pieces go. */
+static size_t rest_of(struct store *store, size_t given)
+{
+    mutex_lock(&store->arena->lock);
+    size_t reserved = store->reserved;
+    mutex_unlock(&store->arena->lock);
+    return reserved > given ? reserved - given : 0;
+}
+
+/* If a look is due: takes it, and returns the last batch that has rested; otherwise 0. */
+static uint64_t look(struct heap *heap, const struct store *store, uint64_t now, uint64_t time)
+{
+    uint64_t rested = 0;
+    mutex_lock(&heap->lock);
+    if (heap->store == store && now >= heap->rest.due) {
+        heap->rest.due = now + time;
+        rested = heap_rest_locked(heap);
+    }
+    mutex_unlock(&heap->lock);
+    return rested;
+}
+
+/* Whether marks are wanted. The caller shares `moving`, so the store stays. */
+static bool release_of(struct heap *heap, uint64_t now, struct run **leaving)
+{
+    struct store *store = heap_store(heap);
+    uint64_t time = store_rests(store), rested = time ? look(heap, store, now, time) : 0;
+    size_t given = 0;
+    if (!rested)
+        return false;
+    (void)heap_shed_rested(heap, store, rested, SIZE_MAX, &given, leaving);
+    /* Pieces that no heap has mapped are idle. They go when nobody has moved memory for the time */
+    if (now - store->arena->still.from >= time)
+        (void)store_release_unmapped(store, 0);
+    else if (given && store->kind.pieces)
+        (void)store_release_unmapped(store, rest_of(store, given));
+    mutex_lock(&heap->lock);
+    bool wanted = heap->store == store && heap_rest_wants_mark_locked(heap, rested);
+    mutex_unlock(&heap->lock);
+    return wanted;
+}
+
+/* A pass --------------------------------------------------------------------------------------- */
+
+static bool pass_over(struct arena *arena, uint64_t now)
+{
+    struct run *leaving = NULL;
+    bool wanted = false;
+    if (!was_still(arena, &arena->still.since)) {
+        arena->still.since = stillness_begin(arena);
+        arena->still.from = now;
+    }
+    if (device_check(arena->device) || !move_try(arena))
+        return false;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
+        wanted |= release_of(heap, now, &leaving);
+    wanted |= ranges_rest(arena, now);
+    move_end(arena);
+    (void)segments_release(leaving);
+    return wanted;
+}
+
+void release_pass(uint64_t now)
+{
+    struct error_before before;
+    bool wanted = false;
+    if (captures_open_anywhere() || atomic_load(&process_state) != PROCESS_RUNS)
+        return;
+    error_attempt_begin(&before);
+    marks_bar(true);
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        wanted |= arena && pass_over(arena, now);
+    }
+    marks_bar(false);
+    error_attempt_end(&before, TARN_OK);
+    if (wanted && !atomic_exchange(&memory_wants_marks, true))
+        process_changed();
+}
+
+void release_mark(void)
+{
+    struct error_before before;
+    if (observe_runs_moving() || captures_open_anywhere() ||
+        !atomic_exchange(&memory_wants_marks, false))
+        return;
+    error_attempt_begin(&before);
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (!arena || device_check(arena->device))
+            continue;
+        for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
+            heap_rest_mark(heap);
+        if (!ranges_rest_mark(arena))
+            atomic_store(&memory_wants_marks, true);
+    }
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* The thread ----------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* ns between two passes: the shortest time of all; 0: none. */
+static uint64_t period_locked(void)
+{
+    uint64_t by_setting = memory_config()->idle_release * NS_PER_MS, by_pools = releaser.of_pools;
+    return by_setting && (!by_pools || by_setting < by_pools) ? by_setting : by_pools;
+}
+
+static void sleep_relocking(void)
+{
+    uint64_t period = period_locked(), until = now_ns() + period;
+    struct timespec time = {.tv_sec = (time_t)(until / NS_PER_S),
+                            .tv_nsec = (long)(until % NS_PER_S)};
+    (void)condition_wait(&releaser.wake, &releaser.lock, period ? &time : NULL);
+}
+
+static void *run(void *argument)
+{
+    mutex_lock(&releaser.lock);
+    while (!releaser.ends) {
+        sleep_relocking();
+        if (releaser.ends)
+            break;
+        mutex_unlock(&releaser.lock);
+        release_pass(now_ns());
+        mutex_lock(&releaser.lock);
+    }
+    mutex_unlock(&releaser.lock);
+    return argument;
+}
+
+static bool start_locked(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&releaser.wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    releaser.runs = thread_start(&releaser.thread, run, NULL);
+    if (!releaser.runs)
+        pthread_cond_destroy(&releaser.wake);
+    return releaser.runs;
+}
+
+/* Starts the thread once a time is set, or tells it of another time. */
+static void adapt_locked(void)
+{
+    if (releaser.runs)
+        pthread_cond_signal(&releaser.wake);
+    else if (releaser.begun && period_locked() && !releaser.ends && !start_locked())
+        log_write(LOG_ERRORS, "idle_release: the system has no thread left, so idle memory stays");
+}
+
+void release_start(void)
+{
+    mutex_lock(&releaser.lock);
+    releaser.begun = true;
+    adapt_locked();
+    mutex_unlock(&releaser.lock);
+}
+
+void release_configure(void)
+{
+    mutex_lock(&releaser.lock);
+    adapt_locked();
+    mutex_unlock(&releaser.lock);
+}
+
+void release_begin(const struct store *store)
+{
+    uint64_t time = store->idle_release ? store_idle_release(store) : 0;
+    if (!time)
+        return;
+    mutex_lock(&releaser.lock);
+    if (!releaser.of_pools || time < releaser.of_pools) {
+        releaser.of_pools = time;
+        adapt_locked();
+    }
+    mutex_unlock(&releaser.lock);
+}
+
+void release_end(void)
+{
+    mutex_lock(&releaser.lock);
+    bool runs = releaser.runs;
+    releaser.ends = true;
+    if (runs)
+        pthread_cond_signal(&releaser.wake);
+    mutex_unlock(&releaser.lock);
+    if (runs)
+        pthread_join(releaser.thread, NULL);
+}

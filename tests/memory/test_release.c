@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Idle memory that goes back by itself. Most tests make the thread's passes, at times that they
+ * choose; the setting is a day, so that the thread itself sleeps. */
+#include "device/stream.h"
+#include "memory/arena/moves.h"
+#include "memory/pressure/release.h"
+#include "memory/range_test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <tarn/observe.h>
+#include <tarn/share.h>
+#include <tarn/sleep.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TIME UINT64_C(86400000000000) /* ns: the setting */
+
+static uint64_t now; /* ns; of the passes */
+
+static void start_with(const char *settings)
+{
+    host_start_with(1, MEMORY);
+    OK(tarn_configuration_set(settings));
+    stream = lease(0);
+    now = TIME;
+}
+
+static void begin(void)
+{
+    start_with("idle_release:86400000");
+}
+
+static void pass_after(uint64_t ns)
+{
+    now += ns;
+    release_pass(now);
+}
+
+static size_t reserved(void)
+{
+    return (size_t)stats_of(0).reserved_bytes[0].current;
+}
+
+/* A public call on memory by the program's own thread, which serves no request. */
+static void call_slowly(void)
+{
+    tarn_pool *pool;
+    OK(tarn_pool_default(0, &pool));
+}
+
+/* All passes and calls after which memory that is idle now is gone. */
+static void rest(void)
+{
+    for (int i = 0; i < 4; i++) {
+        pass_after(TIME);
+        call_slowly();
+    }
+}
+
+static void use(size_t size)
+{
+    void *block = alloc_on(stream, size);
+    work_on(stream, block, size, 1000);
+    OK(tarn_free(block));
+    OK(tarn_stream_synchronize(stream));
+}
+
+/* ---- What goes ---- */
+
+static void memory_goes_after_its_time(void)
+{
+    begin();
+    use(20 * MIB);
+    size_t before = reserved();
+    pass_after(TIME);
+    pass_after(TIME / 2); /* not yet due */
+    CHECK(before >= 20 * MIB && reserved() == before);
+
+    uint64_t calls = all_calls(0);
+    pass_after(TIME / 2); /* it has rested; no event says that it is idle, and none is recorded */
+    CHECK(reserved() == before && all_calls(0) == calls);
+    call_slowly();
+    CHECK(calls_of(0, "event_record") > 0);
+    pass_after(TIME);
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+static void any_request_records_the_mark(void)
+{
+    begin();
+    tarn_stream other = lease(0);
+    void *block = alloc_on(other, 100);
+    use(40 * MIB);
+    pass_after(TIME);
+    pass_after(TIME);
+    uint64_t records = calls_of(0, "event_record");
+    OK(tarn_free(block));
+    block = alloc_on(other, 100); /* which the thread's cache would have served */
+    CHECK(calls_of(0, "event_record") > records);
+    pass_after(TIME);
+    CHECK(reserved() <= 4 * MIB);
+    OK(tarn_free(block));
+    rest();
+    nothing_is_left(0);
+}
+
+static void memory_in_use_stays(void)
+{
+    begin();
+    void *block = alloc_on(stream, 4 * MIB);
+    memset(block, 7, 4 * MIB);
+    use(40 * MIB);
+    rest();
+    CHECK(reserved() >= 4 * MIB && reserved() < 40 * MIB);
+    CHECK(((char *)block)[0] == 7 && ((char *)block)[4 * MIB - 1] == 7);
+    work_on(stream, block, MIB, UINT64_C(1000000000000));
+    OK(tarn_free(block));
+    rest(); /* the work runs on */
+    CHECK(reserved() >= 4 * MIB);
+    time_pass(UINT64_C(1000000000000));
+    OK(tarn_stream_synchronize(stream));
+    rest();
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+/* A step is shorter than the time, and a pass comes at any point of it. */
+static void shorter_steps_make_no_driver_call(void)
+{
+    static const size_t sizes[] = {100, 5000, 300000, 3 * MIB, 9 * MIB, 64000, 1 * MIB};
+    enum { BLOCKS = sizeof sizes / sizeof *sizes };
+    begin();
+    uint64_t calls = 0, seed = 11;
+    for (int step = 0; step < 60; step++) {
+        void *blocks[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++) {
+            blocks[i] = alloc_on(stream, sizes[i]);
+            if (random_next(&seed) % 5 == 0)
+                pass_after(TIME / 20);
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            OK(tarn_free(blocks[i]));
+            if (random_next(&seed) % 5 == 0)
+                pass_after(TIME / 20);
+        }
+        if (step == 20)
+            calls = all_calls(0);
+    }
+    CHECK(all_calls(0) == calls);
+    rest();
+    nothing_is_left(0);
+}
+
+static void blocks_of_other_streams_go(void)
+{
+    begin();
+    tarn_stream other = lease(0);
+    void *block = alloc_on(stream, 8 * MIB);
+    work_on(other, block, 8 * MIB, 1000);
+    OK(tarn_record_stream(block, other));
+    OK(tarn_free(block));
+    OK(tarn_stream_synchronize(other));
+    rest();
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+static void a_retired_stream_leaves_nothing(void)
+{
+    begin();
+    use(8 * MIB);
+    OK(tarn_stream_return(stream));
+    void *native = native_made(0);
+    tarn_stream adopted;
+    OK(tarn_stream_adopt(0, native, &adopted));
+    void *block = alloc_on(adopted, 8 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_stream_retire(adopted));
+    rest();
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+static void pages_of_ranges_go(void)
+{
+    begin();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 6 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, 3 * PAGE, stream));
+    pass_after(TIME);
+    OK(tarn_range_decommit(range, 3 * PAGE, PAGE, stream)); /* later than the others */
+    pass_after(TIME);
+    call_slowly();
+    uint64_t unmaps = calls_of(0, "unmap");
+    pass_after(TIME);
+    CHECK(info_of(range).decommitted == 0 && info_of(range).committed == 2 * PAGE);
+    CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(4, 1) && reserved() == 2 * PAGE);
+    OK(tarn_range_commit(range, 8 * PAGE, PAGE, stream));
+    for (int i = 0; i < 30; i++) { /* in use again and again */
+        OK(tarn_range_decommit(range, 8 * PAGE, PAGE, stream));
+        pass_after(TIME / 4);
+        OK(tarn_range_commit(range, 8 * PAGE, PAGE, stream));
+        pass_after(TIME / 4);
+    }
+    CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(4, 1));
+    OK(tarn_range_decommit(range, 8 * PAGE, PAGE, stream));
+    end(range);
+}
+
+static void unmapped_pieces_go(void)
+{
+    begin();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    use(MIB); /* a heap of the pool */
+    void *block = alloc_on(stream, 100);
+    OK(tarn_range_destroy(range)); /* its memory stays with the pool */
+    CHECK(reserved() >= 4 * PAGE);
+    rest();
+    CHECK(reserved() <= 2 * PAGE);
+    OK(tarn_free(block));
+    rest();
+    nothing_is_left(0);
+}
+
+static void segments_go(void)
+{
+    start_with("segments:plain,idle_release:86400000");
+    use(20 * MIB);
+    CHECK(reserved() >= 20 * MIB);
+    rest();
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+/* ---- Which pools ---- */
+
+static size_t left_of(tarn_pool_options options)
+{
+    tarn_pool *pool = pool_with(options);
+    OK(tarn_free(alloc_in(pool, stream, 8 * MIB)));
+    OK(tarn_stream_synchronize(stream));
+    rest();
+    size_t left = (size_t)pool_stats_of(pool).reserved_bytes[0].current;
+    OK(tarn_pool_release(pool));
+    return left;
+}
+
+static void a_pool_has_its_own_time(void)
+{
+    start_with("idle_release:0");
+    use(8 * MIB);
+    rest();
+    CHECK(reserved() >= 8 * MIB); /* off by default */
+    CHECK(left_of((tarn_pool_options){.device = 0}) >= 8 * MIB);
+    CHECK(left_of((tarn_pool_options){.idle_release = 86400000}) == 0);
+    OK(tarn_configuration_set("idle_release:86400000"));
+    CHECK(left_of((tarn_pool_options){.device = 0}) == 0);
+    CHECK(left_of((tarn_pool_options){.idle_release = TARN_NO_IDLE_RELEASE}) >= 8 * MIB);
+    CHECK(left_of((tarn_pool_options){.registrable = true}) >= 8 * MIB);
+    GIVES(tarn_configuration_set("idle_release:86400001"), TARN_ERROR_CONFIGURATION);
+    GIVES(tarn_configuration_set("idle_release:soon"), TARN_ERROR_CONFIGURATION);
+    char text[4096];
+    size_t size = 0;
+    OK(tarn_configuration_get(text, sizeof text, &size));
+    CHECK(strstr(text, "idle_release:86400000"));
+}
+
+static void a_capture_and_its_graph_bar_it(void)
+{
+    begin();
+    void *graph = NULL;
+    use(8 * MIB);
+    rest();
+    use(8 * MIB);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
+    OK(tarn_free(alloc_on(stream, 8 * MIB)));
+    uint64_t calls = all_calls(0);
+    for (int i = 0; i < 4; i++)
+        pass_after(TIME);
+    CHECK(all_calls(0) == calls); /* nothing at all while a capture is known */
+    OK(tarn_capture_end(stream, &graph));
+    rest();
+    CHECK(reserved() == (size_t)pool_stats_of(pool).reserved_bytes[0].current && reserved());
+    OK(machine->graph_destroy(graph));
+    OK(tarn_pool_release(pool));
+    rest();
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+static void a_suspended_pool_is_left_alone(void)
+{
+    begin();
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    char *block = alloc_in(pool, stream, 4 * MIB);
+    memset(block, 9, 4 * MIB);
+    OK(tarn_free(alloc_in(pool, stream, 8 * MIB)));
+    OK(tarn_pool_suspend(pool, true));
+    uint64_t calls = all_calls(0);
+    rest();
+    CHECK(all_calls(0) == calls && reserved() == 0);
+    OK(tarn_pool_resume(pool));
+    rest();
+    CHECK(block[0] == 9 && block[4 * MIB - 1] == 9);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+/* ---- Observers and anchors ---- */
+
+static unsigned told;
+
+static void unmapping(const tarn_mapping *range, void *user)
+{
+    (void)range;
+    (void)user;
+    told++;
+}
+
+static void observers_say_whether(void)
+{
+    begin();
+    tarn_observer observer, second;
+    tarn_observer_options options = {.size = sizeof options, .unmapping = unmapping};
+    OK(tarn_observer_add(&options, &observer));
+    use(8 * MIB);
+    rest();
+    CHECK(reserved() >= 8 * MIB && told == 0);
+    options.any_thread = true;
+    OK(tarn_observer_add(&options, &second));
+    rest();
+    CHECK(reserved() >= 8 * MIB && told == 0); /* one of the two does not */
+    OK(tarn_observer_remove(observer));
+    rest();
+    CHECK(reserved() == 0 && told > 0);
+    OK(tarn_observer_remove(second));
+    nothing_is_left(0);
+}
+
+static void anchored_pools_need_an_observer(void)
+{
+    begin();
+    char *block = alloc_on(stream, 4 * MIB);
+    OK(tarn_anchor(block, MIB));
+    use(40 * MIB);
+    rest();
+    CHECK(reserved() >= 40 * MIB);
+    tarn_observer observer;
+    tarn_observer_options options = {
+        .size = sizeof options, .unmapping = unmapping, .any_thread = true};
+    OK(tarn_observer_add(&options, &observer));
+    rest();
+    CHECK(reserved() >= 4 * MIB && reserved() < 40 * MIB && told > 0);
+    OK(tarn_unanchor(block, MIB));
+    OK(tarn_free(block));
+    rest();
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+/* ---- Other threads ---- */
+
+static void *pass_beside(void *argument)
+{
+    pass_after(TIME);
+    return argument;
+}
+
+/* Another thread moves memory, alone: the pass does not wait for it. */
+static void a_pass_waits_for_no_thread(void)
+{
+    begin();
+    use(8 * MIB);
+    pass_after(TIME);
+    pass_after(TIME);
+    call_slowly();
+    pthread_t thread;
+    struct arena *arena = arena_if_used(0);
+    move_begin_alone(arena);
+    CHECK(pthread_create(&thread, NULL, pass_beside, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    move_end(arena);
+    CHECK(reserved() >= 8 * MIB);
+    pass_after(TIME);
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+static void marks_are_barred_in_one_thread_only(void)
+{
+    begin();
+    struct stream *found = NULL;
+    struct mark *mark = NULL;
+    OK(stream_find(stream, 0, &found));
+    uint64_t calls = all_calls(0);
+    marks_bar(true);
+    CHECK(mark_record(found, &mark) == TARN_ERROR_NOT_READY && !mark && all_calls(0) == calls);
+    marks_bar(false);
+    OK(mark_record(found, &mark));
+    mark_release(mark);
+}
+
+/* Without signals: each of the library's threads has them all blocked. */
+static unsigned threads_that_take_signals(void)
+{
+    unsigned count = 0;
+    for (int id = 1; id <= (int)getpid() + 4096; id++) {
+        char path[64], line[128];
+        (void)snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            continue;
+        while (fgets(line, sizeof line, file))
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                count += !(strtoull(line + 7, NULL, 16) & (1u << (SIGUSR1 - 1)));
+        (void)fclose(file);
+    }
+    return count;
+}
+
+static void goes_within_seconds(void)
+{
+    for (int i = 0; reserved() && i < 5000; i++) {
+        call_slowly();
+        (void)usleep(1000);
+    }
+    CHECK(reserved() == 0);
+}
+
+static void *call_after_fork(void *argument)
+{
+    void *block;
+    GIVES(tarn_alloc_on(stream, 100, &block), TARN_ERROR_FORKED);
+    return argument;
+}
+
+static void forked(void)
+{
+    (void)call_after_fork(NULL);
+}
+
+/* The thread itself. */
+static void the_thread_does_it(void)
+{
+    start_with("idle_release:2");
+    use(20 * MIB);
+    goes_within_seconds();
+    CHECK(threads_that_take_signals() == 1);
+    in_child(forked);
+    use(20 * MIB);
+    goes_within_seconds();
+    OK(tarn_configuration_set("idle_release:0"));
+    use(8 * MIB);
+    (void)usleep(20000);
+    CHECK(reserved() >= 8 * MIB);
+    OK(tarn_configuration_set("idle_release:1"));
+    goes_within_seconds();
+    OK(tarn_shutdown());
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_SHUTDOWN);
+}
+
+#define THREADS 4
+#define ROUNDS 300
+
+static void *storm(void *argument)
+{
+    uint64_t seed = (uintptr_t)argument + 1;
+    tarn_stream own = lease(0);
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t size = 1 + random_next(&seed) % (3 * MIB);
+        char *block = NULL;
+        if (tarn_alloc_on(own, size, (void **)&block))
+            continue;
+        OK(tarn_stream_synchronize(own));
+        block[0] = block[size - 1] = (char)i;
+        if (random_next(&seed) % 8 == 0)
+            (void)usleep(1500);
+        CHECK(block[0] == (char)i && block[size - 1] == (char)i);
+        OK(tarn_free(block));
+    }
+    OK(tarn_stream_return(own));
+    return NULL;
+}
+
+static void threads_go_on_beside_it(void)
+{
+    start_with("idle_release:1");
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, storm, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    goes_within_seconds();
+    verify(0);
+    OK(tarn_shutdown());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(memory_goes_after_its_time),
+        CHILD_TEST(any_request_records_the_mark),
+        CHILD_TEST(memory_in_use_stays),
+        CHILD_TEST(shorter_steps_make_no_driver_call),
+        CHILD_TEST(blocks_of_other_streams_go),
+        CHILD_TEST(a_retired_stream_leaves_nothing),
+        CHILD_TEST(pages_of_ranges_go),
+        CHILD_TEST(unmapped_pieces_go),
+        CHILD_TEST(segments_go),
+        CHILD_TEST(a_pool_has_its_own_time),
+        CHILD_TEST(a_capture_and_its_graph_bar_it),
+        CHILD_TEST(a_suspended_pool_is_left_alone),
+        CHILD_TEST(observers_say_whether),
+        CHILD_TEST(anchored_pools_need_an_observer),
+        CHILD_TEST(a_pass_waits_for_no_thread),
+        CHILD_TEST(marks_are_barred_in_one_thread_only),
+        CHILD_TEST(the_thread_does_it),
+        CHILD_TEST(threads_go_on_beside_it),
+    };
+    return cmocka_run_group_tests_name("release", tests, NULL, NULL);
+}
