@@ -76,9 +76,9 @@ typedef struct tarn_segment_sizes {
                                       much: 20 MiB */
 } tarn_segment_sizes;
 
-/* The properties of a pool. They are fixed when it is created. */
 #define TARN_NO_IDLE_RELEASE 4294967295u /* tarn_pool_options.idle_release: never */
 
+/* The properties of a pool. They are fixed when it is created. */
 typedef struct tarn_pool_options {
     size_t size; /* sizeof(tarn_pool_options) */
     int device;  /* TARN_CURRENT_DEVICE, or a device */
@@ -128,8 +128,8 @@ typedef struct tarn_pool_options {
     bool registrable;
 
     /* Milliseconds after which memory that nobody has used goes back to the driver by itself, in a
-     * thread of tarn; 0: as the setting `idle_release` says; TARN_NO_IDLE_RELEASE: never. Not for
-     * pools that are registrable, kept or have an allocator, whose memory stays. */
+     * thread of tarn; 0: as the setting `idle_release` says; TARN_NO_IDLE_RELEASE: never. Only
+     * memory of virtual segments, and not that of registrable pools. */
     unsigned idle_release;
 } tarn_pool_options;
 

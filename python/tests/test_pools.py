@@ -3,6 +3,7 @@
 
 import ctypes
 import threading
+import time
 
 import pytest
 
@@ -149,3 +150,18 @@ def test_threads_enter_a_pool_side_by_side():
     assert not errors
     assert pool.use_count == 1
     pool.close()
+
+
+def test_idle_memory_goes_back_by_itself():
+    quiet, kept = tarn.Pool(idle_release=5), tarn.Pool(idle_release=0)
+    stream = tarn.Stream()
+    for pool in (quiet, kept):
+        pool.alloc(8 << 20, stream=stream).close()
+    stream.synchronize()
+    end = time.monotonic() + 10
+    while quiet.stats()["reserved_bytes.all.current"] and time.monotonic() < end:
+        time.sleep(0.005)
+    assert quiet.stats()["reserved_bytes.all.current"] == 0
+    assert kept.stats()["reserved_bytes.all.current"] >= 8 << 20
+    with pytest.raises(ValueError, match="idle_release"):
+        tarn.Pool(idle_release=-1)

@@ -230,13 +230,15 @@ static void unmapped_pieces_go(void)
     nothing_is_left(0);
 }
 
-static void segments_go(void)
+/* The driver's free of a segment waits for the device, which the thread must not do. */
+static void plain_segments_stay(void)
 {
     start_with("segments:plain,idle_release:86400000");
     use(20 * MIB);
-    CHECK(reserved() >= 20 * MIB);
+    uint64_t calls = calls_of(0, "free");
     rest();
-    CHECK(reserved() == 0);
+    CHECK(reserved() >= 20 * MIB && calls_of(0, "free") == calls);
+    OK(tarn_device_trim(0, 0));
     nothing_is_left(0);
 }
 
@@ -517,7 +519,7 @@ int main(void)
         CHILD_TEST(a_retired_stream_leaves_nothing),
         CHILD_TEST(pages_of_ranges_go),
         CHILD_TEST(unmapped_pieces_go),
-        CHILD_TEST(segments_go),
+        CHILD_TEST(plain_segments_stay),
         CHILD_TEST(a_pool_has_its_own_time),
         CHILD_TEST(a_capture_and_its_graph_bar_it),
         CHILD_TEST(a_suspended_pool_is_left_alone),

@@ -348,13 +348,12 @@ bool arena_finish(struct arena *arena)
     return true;
 }
 
-/* The memory of a caller's allocator and of a kept pool is not tarn's to give back unasked. That of
+/* Only pieces: a driver that frees a plain segment waits for the device's work first. The memory of
  * a registrable pool stays in the same place on every rank. */
 uint64_t store_idle_release(const struct store *store)
 {
     const struct store_traits *kind = &store->kind;
-    if (!kind->reuses || kind->fixed || store->allocator.alloc ||
-        store->idle_release == TARN_NO_IDLE_RELEASE)
+    if (!kind->pieces || kind->fixed || store->idle_release == TARN_NO_IDLE_RELEASE)
         return 0;
     size_t ms = store->idle_release ? store->idle_release : memory_config()->idle_release;
     return (uint64_t)ms * UINT64_C(1000000);

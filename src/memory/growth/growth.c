@@ -718,25 +718,21 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
                        : pieces_grow(heap, zone, size, alignment, span);
 }
 
-tarn_status heap_shed_rested(struct heap *heap, struct store *store, uint64_t rested, size_t wanted,
-                             size_t *given, struct run **leaving)
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
+                      struct run **leaving)
 {
     struct run *own = NULL;
     *given = 0;
     if (store->kind.pieces)
-        return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, rested, given);
+        return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, 0, given);
     mutex_lock(&heap->lock);
-    if (heap->store == store) {
-        heap->batches.rested = rested;
+    if (heap->store == store)
         segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);
-        heap->batches.rested = 0;
-    }
     mutex_unlock(&heap->lock);
     return segments_release(own);
 }
 
-tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
-                      struct run **leaving)
+tarn_status heap_shed_rested(struct heap *heap, struct store *store, uint64_t rested, size_t *given)
 {
-    return heap_shed_rested(heap, store, 0, wanted, given, leaving);
+    return heap_give_up(heap, store, SIZE_MAX, SIZE_MAX, NULL, rested, given);
 }

@@ -38,8 +38,8 @@ void growth_count_locked(struct heap *heap, size_t created, size_t borrowed, siz
  * its memory staying in place. */
 tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
                       struct run **leaving);
-/* The same for memory of batches up to `rested` (heap/idle/rest.h); 0: of all. */
-tarn_status heap_shed_rested(struct heap *heap, struct store *store, uint64_t rested, size_t wanted,
-                             size_t *given, struct run **leaving);
+/* The same for all idle pieces of batches up to `rested` (heap/idle/rest.h). */
+tarn_status heap_shed_rested(struct heap *heap, struct store *store, uint64_t rested,
+                             size_t *given);
 
 #endif

@@ -15,7 +15,6 @@
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
-#include "memory/growth/segment.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/range/range.h"
 #include "memory/settings/config.h"
@@ -60,18 +59,18 @@ static uint64_t look(struct heap *heap, const struct store *store, uint64_t now,
 }
 
 /* Whether marks are wanted. The caller shares `moving`, so the store stays. */
-static bool release_of(struct heap *heap, uint64_t now, struct run **leaving)
+static bool release_of(struct heap *heap, uint64_t now)
 {
     struct store *store = heap_store(heap);
     uint64_t time = store_rests(store), rested = time ? look(heap, store, now, time) : 0;
     size_t given = 0;
     if (!rested)
         return false;
-    (void)heap_shed_rested(heap, store, rested, SIZE_MAX, &given, leaving);
+    (void)heap_shed_rested(heap, store, rested, &given);
     /* Pieces that no heap has mapped are idle. They go when nobody has moved memory for the time */
     if (now - store->arena->still.from >= time)
         (void)store_release_unmapped(store, 0);
-    else if (given && store->kind.pieces)
+    else if (given)
         (void)store_release_unmapped(store, rest_of(store, given));
     mutex_lock(&heap->lock);
     bool wanted = heap->store == store && heap_rest_wants_mark_locked(heap, rested);
@@ -83,7 +82,6 @@ static bool release_of(struct heap *heap, uint64_t now, struct run **leaving)
 
 static bool pass_over(struct arena *arena, uint64_t now)
 {
-    struct run *leaving = NULL;
     bool wanted = false;
     if (!was_still(arena, &arena->still.since)) {
         arena->still.since = stillness_begin(arena);
@@ -92,10 +90,9 @@ static bool pass_over(struct arena *arena, uint64_t now)
     if (device_check(arena->device) || !move_try(arena))
         return false;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
-        wanted |= release_of(heap, now, &leaving);
+        wanted |= release_of(heap, now);
     wanted |= ranges_rest(arena, now);
     move_end(arena);
-    (void)segments_release(leaving);
     return wanted;
 }
 
@@ -113,8 +110,10 @@ void release_pass(uint64_t now)
     }
     marks_bar(false);
     error_attempt_end(&before, TARN_OK);
-    if (wanted && !atomic_exchange(&memory_wants_marks, true))
+    if (wanted) {
+        atomic_store(&memory_wants_marks, true);
         process_changed();
+    }
 }
 
 void release_mark(void)
