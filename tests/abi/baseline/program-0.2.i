@@ -383,6 +383,7 @@ typedef struct tarn_observer_options {
     void (*unmapping)(const tarn_mapping *range, void *user);
     _Bool (*out_of_memory)(const tarn_shortage *shortage, void *user);
     _Bool (*before_growth)(int device, size_t bytes, void *user);
+    _Bool any_thread;
 } tarn_observer_options;
 typedef uint64_t tarn_observer;
 __attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options,
@@ -422,6 +423,7 @@ typedef struct tarn_pool_options {
     _Bool no_split;
     const tarn_pool_allocator *allocator;
     _Bool registrable;
+    unsigned idle_release;
 } tarn_pool_options;
 __attribute__((visibility("default"))) tarn_status tarn_pool_default(int device, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_retain(tarn_pool *pool);
