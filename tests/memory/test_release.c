@@ -5,6 +5,7 @@
  * choose; the setting is a day, so that the thread itself sleeps. */
 #include "device/stream.h"
 #include "memory/arena/moves.h"
+#include "memory/heap/heap.h"
 #include "memory/pressure/release.h"
 #include "memory/range_test.h"
 
@@ -87,6 +88,29 @@ static void memory_goes_after_its_time(void)
     CHECK(reserved() == before && all_calls(0) == calls);
     call_slowly();
     CHECK(calls_of(0, "event_record") > 0);
+    pass_after(TIME);
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+/* Memory that an event says is idle waits for its time all the same. */
+static void idle_memory_waits_for_its_time(void)
+{
+    begin();
+    struct stream *found = NULL;
+    struct heap *heap = NULL;
+    pass_after(TIME);
+    use(20 * MIB);
+    pass_after(TIME);
+    use(20 * MIB); /* after that look */
+    OK(stream_find(stream, 0, &found));
+    OK(default_heap(found, &heap));
+    mutex_lock(&heap->lock);
+    heap_learn_locked(heap, true);
+    mutex_unlock(&heap->lock);
+    size_t before = reserved();
+    pass_after(TIME);
+    CHECK(reserved() == before);
     pass_after(TIME);
     CHECK(reserved() == 0);
     nothing_is_left(0);
@@ -512,6 +536,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHILD_TEST(memory_goes_after_its_time),
+        CHILD_TEST(idle_memory_waits_for_its_time),
         CHILD_TEST(any_request_records_the_mark),
         CHILD_TEST(memory_in_use_stays),
         CHILD_TEST(shorter_steps_make_no_driver_call),
