@@ -9,6 +9,7 @@
 #include "memory/pressure/release.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "base/thread/thread.h"
 #include "device/capture.h"
@@ -19,8 +20,6 @@
 #include "memory/range/range.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
-
-#include <time.h>
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -137,13 +136,6 @@ void release_mark(void)
 
 /* The thread ----------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 /* ns between two passes: the shortest time of all; 0: none. */
 static uint64_t period_locked(void)
 {
@@ -153,7 +145,7 @@ static uint64_t period_locked(void)
 
 static void sleep_relocking(void)
 {
-    uint64_t period = period_locked(), until = now_ns() + period;
+    uint64_t period = period_locked(), until = clock_after(period);
     struct timespec time = {.tv_sec = (time_t)(until / NS_PER_S),
                             .tv_nsec = (long)(until % NS_PER_S)};
     (void)condition_wait(&releaser.wake, &releaser.lock, period ? &time : NULL);
@@ -167,7 +159,7 @@ static void *run(void *argument)
         if (releaser.ends)
             break;
         mutex_unlock(&releaser.lock);
-        release_pass(now_ns());
+        release_pass(clock_ns());
         mutex_lock(&releaser.lock);
     }
     mutex_unlock(&releaser.lock);
