@@ -7,6 +7,7 @@
 #include "memory/arena/moves.h"
 #include "memory/heap/heap.h"
 #include "memory/pressure/release.h"
+#include "memory/range/range.h"
 #include "memory/range_test.h"
 
 #include <pthread.h>
@@ -196,6 +197,29 @@ static void blocks_of_other_streams_go(void)
     nothing_is_left(0);
 }
 
+/* Only a call that passes a found stream may record a mark on it. Until then its memory stays. */
+static void memory_of_found_streams_stays(void)
+{
+    begin();
+    void *native = native_made(0);
+    tarn_stream found;
+    OK(tarn_stream_find(0, native, &found));
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 2 * PAGE, found));
+    OK(tarn_range_decommit(range, 0, 2 * PAGE, found));
+    OK(tarn_free(alloc_on(found, 8 * MIB)));
+    uint64_t records = calls_of(0, "event_record");
+    rest();
+    CHECK(reserved() >= 8 * MIB + 2 * PAGE && info_of(range).decommitted == 2 * PAGE);
+    CHECK(calls_of(0, "event_record") == records);
+    OK(tarn_stream_find(0, native, &found));
+    CHECK(calls_of(0, "event_record") > records);
+    pass_after(TIME);
+    CHECK(reserved() == 0 && info_of(range).decommitted == 0);
+    OK(tarn_stream_retire(found));
+    end(range);
+}
+
 static void a_retired_stream_leaves_nothing(void)
 {
     begin();
@@ -235,6 +259,29 @@ static void pages_of_ranges_go(void)
     }
     CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(4, 1));
     OK(tarn_range_decommit(range, 8 * PAGE, PAGE, stream));
+    end(range);
+}
+
+/* Pages that a mark says are idle wait for their time all the same. */
+static void idle_pages_wait_for_their_time(void)
+{
+    begin();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    pass_after(TIME);
+    OK(tarn_range_decommit(range, PAGE, 2 * PAGE, stream)); /* after that look */
+    OK(tarn_stream_synchronize(stream));
+    mutex_lock(&range->lock);
+    orders_begin_locked(range);
+    CHECK(page_is_idle_locked(range, range_known(range, 0)));
+    CHECK(page_is_idle_locked(range, range_known(range, 2)));
+    mutex_unlock(&range->lock);
+    pass_after(TIME);
+    CHECK(info_of(range).decommitted == 2 * PAGE);
+    pass_after(TIME);
+    CHECK(info_of(range).decommitted == 0 && info_of(range).committed == PAGE);
+    OK(tarn_range_decommit(range, 3 * PAGE, PAGE, stream));
     end(range);
 }
 
@@ -423,6 +470,77 @@ static void a_pass_waits_for_no_thread(void)
     nothing_is_left(0);
 }
 
+static void pass_while_unmapping(const tarn_mapping *range, void *user)
+{
+    pthread_t thread;
+    (void)range;
+    (void)user;
+    if (told++) /* also of what the pass itself unmaps */
+        return;
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&thread, NULL, pass_beside, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+}
+
+/* Passes in the middle of a suspend: they neither wait for it nor take what it has. */
+static void a_suspend_in_progress_is_left_alone(void)
+{
+    begin();
+    tarn_observer observer;
+    tarn_observer_options options = {
+        .size = sizeof options, .unmapping = pass_while_unmapping, .any_thread = true};
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    char *block = alloc_in(pool, stream, 4 * MIB);
+    memset(block, 9, 4 * MIB);
+    OK(tarn_free(alloc_in(pool, stream, 20 * MIB)));
+    pass_after(TIME);
+    OK(tarn_stream_synchronize(stream));
+    OK(tarn_observer_add(&options, &observer));
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(told > 0 && reserved() == 0);
+    OK(tarn_observer_remove(observer));
+    OK(tarn_pool_resume(pool));
+    CHECK(block[0] == 9 && block[4 * MIB - 1] == 9);
+    OK(tarn_free(block));
+    verify(0);
+    OK(tarn_pool_release(pool));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+static atomic_bool over;
+
+static void *pass_until_over(void *argument)
+{
+    while (!atomic_load(&over))
+        pass_after(TIME);
+    return argument;
+}
+
+static void pools_sleep_beside_passes(void)
+{
+    begin();
+    pthread_t thread;
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    CHECK(pthread_create(&thread, NULL, pass_until_over, NULL) == 0);
+    for (int i = 0; i < 100; i++) {
+        char *block = alloc_in(pool, stream, 4 * MIB);
+        memset(block, i, 4 * MIB);
+        OK(tarn_free(alloc_in(pool, stream, 8 * MIB)));
+        OK(tarn_pool_suspend(pool, true));
+        OK(tarn_pool_resume(pool));
+        CHECK(block[0] == (char)i && block[4 * MIB - 1] == (char)i);
+        OK(tarn_free(block));
+    }
+    atomic_store(&over, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    verify(0);
+    OK(tarn_pool_release(pool));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
 static void marks_are_barred_in_one_thread_only(void)
 {
     begin();
@@ -464,16 +582,25 @@ static void goes_within_seconds(void)
     CHECK(reserved() == 0);
 }
 
-static void *call_after_fork(void *argument)
+/* The child has no such thread, at whatever point of a pass the fork came. */
+static void forked(void)
 {
     void *block;
     GIVES(tarn_alloc_on(stream, 100, &block), TARN_ERROR_FORKED);
-    return argument;
+    GIVES(tarn_configuration_set("idle_release:1"), TARN_ERROR_FORKED);
+    release_pass(now += TIME);
 }
 
-static void forked(void)
+static void forks_come_at_any_point_of_a_pass(void)
 {
-    (void)call_after_fork(NULL);
+    start_with("idle_release:1");
+    for (int i = 0; i < 50; i++) {
+        use(20 * MIB);
+        (void)usleep((useconds_t)i * 50);
+        in_child(forked);
+    }
+    goes_within_seconds();
+    OK(tarn_shutdown());
 }
 
 /* The thread itself. */
@@ -528,6 +655,8 @@ static void threads_go_on_beside_it(void)
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     goes_within_seconds();
+    OK(tarn_configuration_set("idle_release:0"));
+    moves_flush(arena_if_used(0)); /* a pass may be in progress */
     verify(0);
     OK(tarn_shutdown());
 }
@@ -541,8 +670,10 @@ int main(void)
         CHILD_TEST(memory_in_use_stays),
         CHILD_TEST(shorter_steps_make_no_driver_call),
         CHILD_TEST(blocks_of_other_streams_go),
+        CHILD_TEST(memory_of_found_streams_stays),
         CHILD_TEST(a_retired_stream_leaves_nothing),
         CHILD_TEST(pages_of_ranges_go),
+        CHILD_TEST(idle_pages_wait_for_their_time),
         CHILD_TEST(unmapped_pieces_go),
         CHILD_TEST(plain_segments_stay),
         CHILD_TEST(a_pool_has_its_own_time),
@@ -551,8 +682,11 @@ int main(void)
         CHILD_TEST(observers_say_whether),
         CHILD_TEST(anchored_pools_need_an_observer),
         CHILD_TEST(a_pass_waits_for_no_thread),
+        CHILD_TEST(a_suspend_in_progress_is_left_alone),
+        CHILD_TEST(pools_sleep_beside_passes),
         CHILD_TEST(marks_are_barred_in_one_thread_only),
         CHILD_TEST(the_thread_does_it),
+        CHILD_TEST(forks_come_at_any_point_of_a_pass),
         CHILD_TEST(threads_go_on_beside_it),
     };
     return cmocka_run_group_tests_name("release", tests, NULL, NULL);
