@@ -524,7 +524,7 @@ static void pools_sleep_beside_passes(void)
     pthread_t thread;
     tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
     CHECK(pthread_create(&thread, NULL, pass_until_over, NULL) == 0);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 50; i++) {
         char *block = alloc_in(pool, stream, 4 * MIB);
         memset(block, i, 4 * MIB);
         OK(tarn_free(alloc_in(pool, stream, 8 * MIB)));
@@ -594,9 +594,9 @@ static void forked(void)
 static void forks_come_at_any_point_of_a_pass(void)
 {
     start_with("idle_release:1");
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         use(20 * MIB);
-        (void)usleep((useconds_t)i * 50);
+        (void)usleep((useconds_t)i * 125);
         in_child(forked);
     }
     goes_within_seconds();
