@@ -45,7 +45,7 @@ struct tarn_event {
     struct mark *mark; /* lock: NULL until recorded */
 };
 
-static _Thread_local bool barred; /* this thread records no marks */
+static _Thread_local bool records = true; /* this thread records marks */
 
 static struct object_pool marks = OBJECT_POOL(struct mark);
 static struct object_pool events = OBJECT_POOL_NAMED(struct tarn_event);
@@ -164,7 +164,7 @@ static tarn_status record(struct stream *stream, enum recorder by, struct mark *
 {
     struct device *device = device_at(stream->device);
     struct mark *mark = NULL;
-    tarn_status status = barred ? TARN_ERROR_NOT_READY : mark_create(device, &mark);
+    tarn_status status = records ? mark_create(device, &mark) : TARN_ERROR_NOT_READY;
     if (status)
         return status;
     mutex_lock(&device->record_lock);
@@ -184,7 +184,7 @@ static tarn_status record(struct stream *stream, enum recorder by, struct mark *
 
 void marks_bar(bool on)
 {
-    barred = on;
+    records = !on;
 }
 
 tarn_status mark_record(struct stream *stream, struct mark **mark)
@@ -238,7 +238,7 @@ static tarn_status record_anew(struct mark *mark)
     struct stream *stream = mark->stream;
     uint64_t captured;
     tarn_status status = TARN_ERROR_CAPTURE;
-    if (barred)
+    if (!records)
         return TARN_ERROR_NOT_READY;
     mutex_lock(&mark->device->record_lock);
     if (stream_is_found(stream))
