@@ -523,10 +523,11 @@ static void measure_captures(void)
     measure("an allocation in an open one, free", scoped_pair);
 }
 
-static void ignore(const tarn_shortage *shortage, void *user)
+static bool ignore(const tarn_shortage *shortage, void *user)
 {
     (void)shortage;
     (void)user;
+    return false;
 }
 
 static void observer(size_t i)
