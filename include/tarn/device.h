@@ -103,9 +103,9 @@ typedef struct tarn_guard {
     bool active;         /* set, and not restored yet */
 } tarn_guard;
 
-/* Makes `device` current, and remembers the previous one in `guard`. tarn_stream_guard_set()
- * (stream.h) does the same for a stream and its device. Restore each guard
- * in the thread that set it, the newest first.
+/* Makes `device` current, and remembers the previous one in `guard`. For a stream
+ * together with its device there is tarn_stream_guard_set() (stream.h). Each guard must be
+ * restored in the thread that set it, the newest one first.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_guard_set(tarn_guard *guard, int device);
 

@@ -82,9 +82,9 @@ typedef struct tarn_observer_options {
     bool (*out_of_memory)(const tarn_shortage *shortage, void *user);
     /* `bytes` are about to be requested from the driver. Returns whether anything was freed. */
     bool (*before_growth)(int device, size_t bytes, void *user);
-    /* tarn's own thread may call `mapped` and `unmapping`, for memory that goes back by itself
-     * (`idle_release`, tarn/config.h). While an observer of a device has one of the two callbacks
-     * and not this, no memory of the device goes back by itself. */
+    /* Whether a thread of tarn may call `mapped` and `unmapping`. The setting `idle_release`
+     * (tarn/config.h) makes such a thread. If false, that thread releases no memory of the devices
+     * that this observer watches. Without the two callbacks this has no meaning. */
     bool any_thread;
 } tarn_observer_options;
 

@@ -24,8 +24,8 @@ struct nvml_process {
 
 /* Opens NVML now, rather than at the first of the calls below. */
 void nvml_prepare(void);
-/* Finds a device by its UUID, which slices have too, or else by its PCI address. Either may be "".
- * NULL: there is none. */
+/* Finds a device by its UUID, which parts of a divided GPU have too, or else by its PCI address.
+ * Either may be "". Returns NULL if NVML knows no such device. */
 nvml_device nvml_find(const char *uuid, const char *pci);
 bool nvml_memory_get(nvml_device device, struct nvml_memory *memory);
 /* The processes that compute on a device: stores at most `*count` of them, and sets `*count` to the
