@@ -55,6 +55,21 @@ static inline void end_owner(int signal)
     CHECK(kill(owner, signal) == 0 && waitpid(owner, &status, 0) == owner);
 }
 
+/* For cmocka: an owner runs during each test. */
+static inline int owner_begins(void **state)
+{
+    (void)state;
+    start_owner();
+    return 0;
+}
+
+static inline int owner_ends(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    return 0;
+}
+
 /* Names the socket, for this process and those that it starts. */
 static inline void keep_name_socket(const char *test)
 {

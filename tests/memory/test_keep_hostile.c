@@ -643,20 +643,6 @@ static int prepare(void **state)
     return 0;
 }
 
-static int start(void **state)
-{
-    (void)state;
-    start_owner();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    end_owner(SIGTERM);
-    return 0;
-}
-
 static int as_other_side(const char *role, int socket)
 {
     host_start_with(1, 256 * MIB);
@@ -667,7 +653,7 @@ static int as_other_side(const char *role, int socket)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, owner_begins, owner_ends)
 
 int main(int argc, char **argv)
 {

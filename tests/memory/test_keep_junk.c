@@ -262,21 +262,7 @@ static int prepare(void **state)
     return 0;
 }
 
-static int start(void **state)
-{
-    (void)state;
-    start_owner();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    end_owner(SIGTERM);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, owner_begins, owner_ends)
 
 int main(int argc, char **argv)
 {

@@ -107,13 +107,6 @@ static int start(void **state)
     return 0;
 }
 
-static int end(void **state)
-{
-    (void)state;
-    end_owner(SIGTERM);
-    return 0;
-}
-
 static int as_other_side(const char *role, int socket)
 {
     host_start_with(1, 256 * MIB);
@@ -148,5 +141,5 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_kill_at_each_step_loses_nothing)};
-    return cmocka_run_group_tests(tests, start, end);
+    return cmocka_run_group_tests(tests, start, owner_ends);
 }
