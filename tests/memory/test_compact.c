@@ -309,6 +309,42 @@ static void a_capture_bars_it(void **state)
     end();
 }
 
+static struct {
+    tarn_stream stream;
+    int tries, refused;
+} beginner;
+
+static void begin_a_capture(const tarn_mapping *range, void *user)
+{
+    (void)range;
+    (void)user;
+    tarn_status status = tarn_capture_begin(beginner.stream, TARN_CAPTURE_RELAXED);
+    beginner.tries++;
+    beginner.refused += status == TARN_ERROR_BUSY;
+    if (!status)
+        OK(tarn_capture_abort(beginner.stream));
+}
+
+/* A capture that began now might record work on memory that is being moved. */
+static void no_capture_begins_meanwhile(void **state)
+{
+    (void)state;
+    tarn_observer observer = 0;
+    tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .unmapping = begin_a_capture};
+    beginner.stream = lease(0);
+    fragment(NULL, stream, 2);
+    OK(tarn_observer_add(&options, &observer));
+    CHECK(compact_by(SIZE_MAX) > 0);
+    OK(tarn_observer_remove(observer));
+    CHECK(beginner.tries > 0 && beginner.refused == beginner.tries);
+    OK(tarn_capture_begin(beginner.stream, TARN_CAPTURE_RELAXED));
+    OK(tarn_capture_abort(beginner.stream));
+    OK(tarn_stream_return(beginner.stream));
+    check();
+    end();
+}
+
 static void slow(void *argument)
 {
     (void)usleep(30000);
@@ -680,6 +716,7 @@ int main(void)
         cmocka_unit_test(segments_of_registrable_pools_stay_whole),
         cmocka_unit_test(what_can_be_exported_still_can),
         cmocka_unit_test(a_capture_bars_it),
+        cmocka_unit_test(no_capture_begins_meanwhile),
         cmocka_unit_test(queued_work_is_waited_for),
         cmocka_unit_test(pools_are_compacted_each_for_itself),
         cmocka_unit_test(ghosts_end_before),
