@@ -287,6 +287,38 @@ static void pieces_are_mapped_and_given_back(void **state)
     assert_int_equal(before, after);
 }
 
+static hip_result (*real_unmap)(void *address, size_t size);
+static uintptr_t stuck_at;
+
+static hip_result unmap_but_one(void *address, size_t size)
+{
+    return (uintptr_t)address == stuck_at ? HIP_INVALID_VALUE : real_unmap(address, size);
+}
+
+/* HIP unmaps each mapping by a call of its own. What was unmapped before a failure is mapped again. */
+static void an_unmap_that_fails_halfway_leaves_all_mapped(void **state)
+{
+    (void)state;
+    const int own[] = {0};
+    uintptr_t range = new_range(0, 2 * GRANULE);
+    driver_piece pieces[2] = {new_piece(0, GRANULE), new_piece(0, GRANULE)};
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(driver->map(0, range + i * GRANULE, GRANULE, pieces[i]));
+    assert_ok(driver->set_access(0, range, 2 * GRANULE, own, 1));
+    memset((void *)range, 5, 2 * GRANULE);
+    real_unmap = hip.call.hipMemUnmap;
+    hip.call.hipMemUnmap = unmap_but_one;
+    stuck_at = range + GRANULE;
+    assert_status(driver->unmap(0, range, 2 * GRANULE), TARN_ERROR_INVALID_ARGUMENT);
+    hip.call.hipMemUnmap = real_unmap;
+    for (size_t i = 0; i < 2 * GRANULE; i += 4096)
+        assert_int_equal(((unsigned char *)range)[i], 5);
+    assert_ok(driver->unmap(0, range, 2 * GRANULE));
+    assert_ok(driver->release(0, pieces[0]));
+    assert_ok(driver->release(0, pieces[1]));
+    assert_ok(driver->unreserve(0, range, 2 * GRANULE));
+}
+
 /* What the finish of the driver leaves reserved is unknown to the next one. */
 static void a_finished_driver_knows_no_ranges(void **state)
 {
@@ -575,6 +607,7 @@ int main(void)
         ON_PLAIN(virtual_memory_is_off_unless_asked_for),
         ON_VIRTUAL(unknown_addresses_never_reach_the_library),
         ON_VIRTUAL(pieces_are_mapped_and_given_back),
+        ON_VIRTUAL(an_unmap_that_fails_halfway_leaves_all_mapped),
         ON_VIRTUAL(pieces_go_through_descriptors),
         ON_VIRTUAL(a_finished_driver_knows_no_ranges),
         ON_EACH(streams_and_events_keep_order),
