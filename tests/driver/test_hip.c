@@ -295,7 +295,8 @@ static hip_result unmap_but_one(void *address, size_t size)
     return (uintptr_t)address == stuck_at ? HIP_INVALID_VALUE : real_unmap(address, size);
 }
 
-/* HIP unmaps each mapping by a call of its own. What was unmapped before a failure is mapped again. */
+/* HIP unmaps each mapping by a call of its own. What was unmapped before a failure is mapped
+ * again. */
 static void an_unmap_that_fails_halfway_leaves_all_mapped(void **state)
 {
     (void)state;
