@@ -23,8 +23,9 @@ static const bool thread_sanitizer = false;
 static char keep_path[100];
 static pid_t owner;
 
-/* Starts a program, whose first line on its standard output says that it listens. */
-static inline pid_t start_listening(char *const words[])
+/* Starts a program, whose first line on its standard output says that it listens. `prepare`, which
+ * may be NULL, runs in its process before. */
+static inline pid_t start_listening(char *const words[], void (*prepare)(void))
 {
     int ends[2];
     char line[200] = "";
@@ -34,6 +35,8 @@ static inline pid_t start_listening(char *const words[])
     CHECK(process >= 0);
     if (process == 0) {
         dup2(ends[1], STDOUT_FILENO);
+        if (prepare)
+            prepare();
         execv(words[0], words);
         _exit(127);
     }
@@ -45,8 +48,8 @@ static inline pid_t start_listening(char *const words[])
 
 static inline void start_owner(void)
 {
-    owner =
-        start_listening((char *[]){getenv("TARN_PROGRAM"), "keep", "--socket", keep_path, NULL});
+    owner = start_listening((char *[]){getenv("TARN_PROGRAM"), "keep", "--socket", keep_path, NULL},
+                            NULL);
 }
 
 static inline void end_owner(int signal)
@@ -172,6 +175,23 @@ static inline struct side filled(struct told *told)
     struct side side = start_side("fill and wait", SOCK_STREAM);
     receive_all(side.socket, told, sizeof *told);
     return side;
+}
+
+static pid_t started; /* a child of fill_and_fork() */
+
+static inline void fill_and_fork(int socket)
+{
+    tarn_kept kept;
+    (void)keep("weights", &kept);
+    started = fork();
+    CHECK(started >= 0);
+    if (started == 0) {
+        char word;
+        (void)!read(socket, &word, 1); /* until the test ends */
+        _exit(0);
+    }
+    send_all(socket, &started, sizeof started);
+    hear(socket, 'e');
 }
 
 /* Whether both sealed blocks are whole. */

@@ -7,6 +7,7 @@
 
 #include "support/host.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -57,13 +58,13 @@ static inline struct side start_side(const char *role, int type)
 {
     int ends[2];
     char number[16];
-    CHECK(socketpair(AF_UNIX, type, 0, ends) == 0);
+    CHECK(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) == 0);
     snprintf(number, sizeof number, "%d", ends[1]);
     fflush(NULL);
     struct side side = {.process = fork(), .socket = ends[0]};
     CHECK(side.process >= 0);
     if (side.process == 0) {
-        close(ends[0]);
+        (void)fcntl(ends[1], F_SETFD, 0);
         execl("/proc/self/exe", "side", role, number, (char *)NULL);
         _exit(127);
     }

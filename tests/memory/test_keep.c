@@ -5,7 +5,7 @@
  * fill a pool and are killed. A sealed block is there in the next generation, every byte of it, and
  * at its address; everything else is free memory. */
 #include "base/pages.h"
-#include "keep_test.h"
+#include "keep_generations.h"
 #include "memory/keep/wire.h"
 
 #include <setjmp.h>
@@ -15,26 +15,7 @@
 
 #include <cmocka.h>
 
-/* ---- Roles of other processes ---- */
-
 #define DEVICE_BYTES (2304 * MIB) /* more than as many segments of a granule as are kept */
-
-static pid_t started; /* a child of fill_and_fork() */
-
-static void fill_and_fork(int socket)
-{
-    tarn_kept kept;
-    (void)keep("weights", &kept);
-    started = fork();
-    CHECK(started >= 0);
-    if (started == 0) {
-        char word;
-        (void)!read(socket, &word, 1); /* until the test ends */
-        _exit(0);
-    }
-    send_all(socket, &started, sizeof started);
-    hear(socket, 'e');
-}
 
 /* ---- Tests ---- */
 
@@ -513,122 +494,18 @@ static void where_its_addresses_are_taken_it_is_somewhere_else(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Generations ---- */
-
-enum { NAMES = 24 };
-
-static unsigned random_state;
-
-static unsigned pick(unsigned below)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (unsigned)(((uint64_t)random_state * below) >> 32);
-}
-
-struct live {
-    char *pointer; /* NULL: none */
-    size_t size;
-    int seed;
-    bool sealed;
-};
-
-static void name_of(unsigned i, char name[16])
-{
-    snprintf(name, 16, "layer.%u", i);
-}
-
-/* What a generation finds: each sealed block has the contents that its data says. */
-static void check_all(tarn_pool *pool, const tarn_kept *kept, struct live *live)
-{
-    size_t blocks = 0, bytes = 0;
-    for (unsigned i = 0; i < NAMES; i++) {
-        char name[16];
-        int seed;
-        tarn_sealed_block block = {.size = sizeof block};
-        name_of(i, name);
-        if (tarn_pool_block_find(pool, name, &block))
-            continue;
-        memcpy(&seed, block.data, sizeof seed);
-        CHECK(holds(block.pointer, block.bytes, seed));
-        live[i] = (struct live){block.pointer, block.bytes, seed, true};
-        blocks++;
-        bytes += block.bytes;
-    }
-    CHECK(blocks == kept->blocks && bytes == kept->bytes);
-    CHECK((size_t)stats_of(0).allocation[0].current == blocks);
-}
-
-static void change_one(tarn_pool *pool, struct live *live, unsigned i)
-{
-    char name[16];
-    unsigned char data[TARN_KEEP_DATA_BYTES] = {0};
-    name_of(i, name);
-    if (!live->pointer) {
-        live->size = (pick(8) ? pick(300) : pick(3000)) * 4096 + 4096;
-        live->seed = (int)pick(100000);
-        if (tarn_pool_alloc(pool, 0, live->size, (void **)&live->pointer)) {
-            live->pointer = NULL;
-            OK(tarn_pool_trim(pool, 0));
-            return;
-        }
-        fill(live->pointer, live->size, live->seed);
-    } else if (!live->sealed) {
-        memcpy(data, &live->seed, sizeof live->seed);
-        OK(tarn_pool_block_seal(live->pointer, name, data, NULL));
-        live->sealed = true;
-    } else if (pick(2)) {
-        OK(tarn_pool_block_unseal(live->pointer));
-        live->sealed = false;
-        live->seed = (int)pick(100000);
-        fill(live->pointer, live->size, live->seed);
-    } else {
-        OK(tarn_free(live->pointer));
-        *live = (struct live){0};
-    }
-}
-
-/* One generation: until it is killed. */
-static void live_on(int socket)
-{
-    struct live live[NAMES] = {{0}};
-    tarn_kept kept = {.size = sizeof kept};
-    tarn_keep_options options = small_segments();
-    tarn_pool *pool = NULL;
-    receive_all(socket, &random_state, sizeof random_state);
-    options.wait_ms = 20000;
-    OK(tarn_pool_keep("weights", &options, &pool, &kept));
-    check_all(pool, &kept, live);
-    say(socket, 'w');
-    for (;;) {
-        unsigned i = pick(NAMES);
-        change_one(pool, &live[i], i);
-        if (!pick(20))
-            OK(tarn_pool_trim(pool, pick(2) ? 0 : SEGMENT));
-    }
-}
-
 static void generations_are_killed_at_any_moment(void **state)
 {
     (void)state;
     bool nightly = getenv("TARN_NIGHTLY") != NULL;
     int count = nightly ? 3000 : 60;
     random_state = nightly ? (unsigned)time(NULL) : 1;
-    tarn_kept kept;
     for (int i = 0; i < count; i++) {
-        struct side side = start_side("live on", SOCK_STREAM);
-        unsigned seed = pick(1u << 30) + 1;
-        send_all(side.socket, &seed, sizeof seed);
-        hear(side.socket, 'w');
+        struct side side = next_generation();
         usleep(pick(10000));
         kill_side(side);
     }
-    struct live live[NAMES] = {{0}};
-    tarn_pool *pool = keep("weights", &kept);
-    check_all(pool, &kept, live);
-    for (unsigned i = 0; i < NAMES; i++)
-        OK(tarn_free(live[i].pointer));
-    OK(tarn_pool_release(pool));
-    nothing_is_left(0);
+    last_generation();
 }
 
 static int start(void **state)

@@ -85,7 +85,7 @@ static int take_files(struct msghdr *header, int files[KEEP_BATCH], unsigned *co
     return why;
 }
 
-static bool is_message(const struct keep_message *message)
+bool wire_is_message(const struct keep_message *message)
 {
     return message->magic == MAGIC && message->version == KEEP_VERSION &&
            memchr(message->name, 0, sizeof message->name) &&
@@ -111,7 +111,8 @@ int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH]
     if (came == 0 && !header.msg_controllen) /* an empty message may have files */
         return 0;
     int why = take_files(&header, files, count);
-    if (came != (ssize_t)sizeof *message || header.msg_flags & MSG_TRUNC || !is_message(message))
+    if (came != (ssize_t)sizeof *message || header.msg_flags & MSG_TRUNC ||
+        !wire_is_message(message))
         why = EPROTO;
     if (!why)
         return 1;

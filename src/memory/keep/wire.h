@@ -73,6 +73,9 @@ extern unsigned wire_patience_ms;
 /* A message of this version. */
 struct keep_message keep_message(enum keep_verb verb);
 
+/* Whether what arrived is a message of this version. */
+bool wire_is_message(const struct keep_message *message);
+
 /* Sends a message, with `count` files. False with errno. */
 bool wire_send(int socket, const struct keep_message *message, const int *files, unsigned count);
 

@@ -23,6 +23,8 @@ struct kept_pool {
     char name[TARN_KEEP_NAME_BYTES];
     char driver[12], device[52];
     uint32_t slot; /* no other pool has it */
+    int record;    /* a file with what the owner knows of it, without segments; -1: there is no
+                      service manager to hold it */
     int file;      /* of its layout */
     struct layout *layout;
     struct kept_segment {
@@ -48,6 +50,9 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
 bool keep_refuse_files(const struct keep_peer *peer);
 /* A connection has ended; the pool stays. */
 void keep_part(struct keep_peer *peer);
+
+/* Takes over the pools that a service manager held for the owner. Before all other calls. */
+void keep_restore(void);
 
 const struct kept_pool *keep_pools(void); /* by name */
 uint64_t kept_bytes(const struct kept_pool *pool);

@@ -7,8 +7,12 @@
  * A pool is given to a process only when the process that had it has ended, which its pidfd tells,
  * and when nobody holds the pipe any more that the process got with the pool: a child of fork()
  * holds a copy of it, and of the device too. A connection says nothing of that: it may end before,
- * and what it still has to say is refused once the pool has another process. */
+ * and what it still has to say is refused once the pool has another process.
+ *
+ * The service manager's store gets and gives up what the book does (keep_store.h), before a request
+ * is answered. */
 #include "keep/keep.h"
+#include "keep/keep_store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,42 +53,6 @@ uint64_t kept_bytes(const struct kept_pool *pool)
     return bytes;
 }
 
-/* Nobody has the pool any more. */
-static void leave(struct kept_pool *pool)
-{
-    if (pool->ended >= 0)
-        close(pool->ended);
-    if (pool->held >= 0)
-        close(pool->held);
-    if (pool->peer)
-        pool->peer->pool = NULL;
-    pool->ended = pool->held = -1;
-    pool->peer = NULL;
-}
-
-static void drop(struct kept_pool *pool)
-{
-    struct kept_pool **place = &pools;
-    while (*place != pool)
-        place = &(*place)->next;
-    *place = pool->next;
-    for (unsigned i = 0; i < pool->count; i++)
-        close(pool->segments[i].file);
-    layout_unmap(pool->layout);
-    close(pool->file);
-    leave(pool);
-    free(pool);
-}
-
-/* Answers -------------------------------------------------------------------------------------- */
-
-static bool answer(const struct keep_peer *peer, enum keep_verb verb, const char *text)
-{
-    struct keep_message message = keep_message(verb);
-    snprintf(message.text, sizeof message.text, "%s", text ? text : "");
-    return wire_send(peer->socket, &message, NULL, 0);
-}
-
 static struct keep_message description(const struct kept_pool *pool)
 {
     struct keep_message message = keep_message(KEEP_GIVES);
@@ -97,11 +66,83 @@ static struct keep_message description(const struct kept_pool *pool)
     return message;
 }
 
+/* Writes down what the owner's next process is to know. */
+static void record(const struct kept_pool *pool)
+{
+    struct keep_message message = description(pool);
+    if (pool->record >= 0 &&
+        pwrite(pool->record, &message, sizeof message, 0) != (ssize_t)sizeof message)
+        fprintf(stderr,
+                "tarn keep: pool %s: what the service manager holds of it is not right "
+                "any more: %s\n",
+                pool->name, strerror(errno));
+}
+
+static void give_up(const struct kept_pool *pool, const char *what, int file)
+{
+    if (file < 0)
+        return;
+    store_remove(pool->slot, what);
+    close(file);
+}
+
+/* Nobody has the pool any more. */
+static void leave(struct kept_pool *pool)
+{
+    give_up(pool, "process", pool->ended);
+    give_up(pool, "pipe", pool->held);
+    if (pool->peer)
+        pool->peer->pool = NULL;
+    pool->ended = pool->held = -1;
+    pool->peer = NULL;
+}
+
+/* A record never has more segments than the service manager, wherever the owner is killed. */
+static void forget(struct kept_pool *pool, unsigned i)
+{
+    struct kept_segment segment = pool->segments[i];
+    pool->segments[i] = pool->segments[--pool->count];
+    record(pool);
+    store_remove_segment(pool->slot, segment.offset, segment.size);
+    close(segment.file);
+}
+
+static void drop(struct kept_pool *pool)
+{
+    struct kept_pool **place = &pools;
+    while (*place != pool)
+        place = &(*place)->next;
+    *place = pool->next;
+    while (pool->count > 0)
+        forget(pool, pool->count - 1);
+    leave(pool);
+    layout_unmap(pool->layout);
+    give_up(pool, "layout", pool->file);
+    give_up(pool, "record", pool->record);
+    free(pool);
+}
+
+/* Answers -------------------------------------------------------------------------------------- */
+
+static bool reply(const struct keep_peer *peer, const struct keep_message *message,
+                  const int *files, unsigned count)
+{
+    store_settle();
+    return wire_send(peer->socket, message, files, count);
+}
+
+static bool answer(const struct keep_peer *peer, enum keep_verb verb, const char *text)
+{
+    struct keep_message message = keep_message(verb);
+    snprintf(message.text, sizeof message.text, "%s", text ? text : "");
+    return reply(peer, &message, NULL, 0);
+}
+
 /* Gives a pool: what it is, with its layout and the end of its pipe, and then its segments. */
 static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int end)
 {
     struct keep_message message = description(pool);
-    bool sent = wire_send(peer->socket, &message, (int[]){pool->file, end}, 2);
+    bool sent = reply(peer, &message, (int[]){pool->file, end}, 2);
     close(end);
     for (unsigned i = 0; sent && i < pool->count; i += KEEP_BATCH) {
         int files[KEEP_BATCH];
@@ -111,7 +152,7 @@ static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int
             message.segments[message.count] = (struct keep_segment){segment->offset, segment->size};
             files[message.count] = segment->file;
         }
-        sent = wire_send(peer->socket, &message, files, message.count);
+        sent = reply(peer, &message, files, message.count);
     }
     return sent;
 }
@@ -131,10 +172,23 @@ static bool is_let_go(int pipe)
     return pipe < 0 || poll(&file, 1, 0) > 0;
 }
 
-/* A process, other than this and `but`, that has a pipe open; 0: none that this user can see. */
+/* Whether an open file of a process is the end of a pipe that can be written to: the end that a
+ * pool's process has. The other end may be a service manager's. The permissions of a link in
+ * /proc/PID/fd are those of the open file (proc(5)). */
+static bool is_write_end(const char *path, const char *pipe)
+{
+    char name[64];
+    struct stat about;
+    ssize_t length = readlink(path, name, sizeof name - 1);
+    name[length > 0 ? length : 0] = '\0';
+    return strcmp(name, pipe) == 0 && lstat(path, &about) == 0 && about.st_mode & S_IWUSR;
+}
+
+/* A process, other than this and `but`, that has a pool's pipe open; 0: none that this user can
+ * see. */
 static pid_t holder_of(int pipe, pid_t but)
 {
-    char wanted[48], path[300], name[64];
+    char wanted[48], path[300];
     struct stat about;
     pid_t found = 0;
     if (fstat(pipe, &about) != 0)
@@ -148,9 +202,7 @@ static pid_t holder_of(int pipe, pid_t but)
         DIR *files = other ? opendir(path) : NULL;
         for (struct dirent *file; files && !found && (file = readdir(files));) {
             snprintf(path, sizeof path, "/proc/%d/fd/%.20s", (int)process, file->d_name);
-            ssize_t length = readlink(path, name, sizeof name - 1);
-            name[length > 0 ? length : 0] = '\0';
-            found = strcmp(name, wanted) == 0 ? process : 0;
+            found = is_write_end(path, wanted) ? process : 0;
         }
         if (files)
             closedir(files);
@@ -200,6 +252,9 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, bool *taken)
     pool->process = peer->process;
     pool->peer = peer;
     peer->pool = pool;
+    record(pool);
+    store_put(pool->slot, "process", pool->ended);
+    store_put(pool->slot, "pipe", pool->held);
     *taken = true;
     return give(peer, pool, ends[1]);
 }
@@ -248,7 +303,7 @@ static void enter(struct kept_pool *pool)
 }
 
 /* Makes a pool that nobody has; `file` is its layout. NULL with errno. */
-static struct kept_pool *make(const struct keep_message *request, int file)
+static struct kept_pool *make(const struct keep_message *request, uint32_t slot, int file)
 {
     struct layout *layout = file >= 0 ? layout_map(file) : NULL;
     struct kept_pool *pool = layout ? calloc(1, sizeof *pool) : NULL;
@@ -260,12 +315,25 @@ static struct kept_pool *make(const struct keep_message *request, int file)
     memcpy(pool->name, request->name, sizeof pool->name);
     memcpy(pool->driver, request->driver, sizeof pool->driver);
     memcpy(pool->device, request->device, sizeof pool->device);
-    pool->slot = free_slot();
+    pool->slot = slot;
+    pool->record = -1;
     pool->file = file;
     pool->layout = layout;
     pool->ended = pool->held = -1;
     enter(pool);
     return pool;
+}
+
+/* Has the service manager hold a new pool. */
+static void hand_over(struct kept_pool *pool)
+{
+    if (store_is_there())
+        pool->record = memfd_create("tarn-keep-record", MFD_CLOEXEC);
+    if (pool->record < 0)
+        return;
+    record(pool);
+    store_put(pool->slot, "record", pool->record);
+    store_put(pool->slot, "layout", pool->file);
 }
 
 static bool create(struct keep_peer *peer, const struct keep_message *request, int *files,
@@ -282,7 +350,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     if (count >= POOLS_MOST)
         return answer(peer, KEEP_REFUSED, "the owner keeps 256 pools, its most");
     int file = files_count ? files[0] : layout_create();
-    struct kept_pool *pool = make(request, file);
+    struct kept_pool *pool = make(request, free_slot(), file);
     if (!pool) {
         if (!files_count && file >= 0)
             close(file);
@@ -292,6 +360,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     }
     if (files_count)
         files[0] = -1;
+    hand_over(pool);
     bool answered = take(peer, pool, &taken);
     if (!taken)
         drop(pool);
@@ -311,12 +380,6 @@ static bool join(struct keep_peer *peer, const struct keep_message *request)
     pool->peer = peer;
     peer->pool = pool;
     return answer(peer, KEEP_OK, NULL);
-}
-
-static void forget(struct kept_pool *pool, unsigned i)
-{
-    close(pool->segments[i].file);
-    pool->segments[i] = pool->segments[--pool->count];
 }
 
 static bool lists(const struct keep_message *request, const struct kept_segment *segment)
@@ -351,7 +414,7 @@ static bool compare(struct keep_peer *peer, const struct keep_message *request)
     for (uint32_t i = 0; i < request->count; i++)
         if (!knows(pool, &request->segments[i]))
             result.segments[result.count++] = request->segments[i];
-    return wire_send(peer->socket, &result, NULL, 0);
+    return reply(peer, &result, NULL, 0);
 }
 
 static bool meet(const struct kept_segment *known, const struct keep_segment *segment)
@@ -375,6 +438,8 @@ static bool add(struct keep_peer *peer, const struct keep_message *request, int 
     if (pool->count == KEEP_SEGMENTS_MOST)
         return answer(peer, KEEP_REFUSED, "the pool has 1024 segments, the most that are kept");
     pool->segments[pool->count++] = (struct kept_segment){segment->offset, segment->size, files[0]};
+    store_put_segment(pool->slot, segment->offset, segment->size, files[0]);
+    record(pool);
     files[0] = -1;
     return answer(peer, KEEP_OK, NULL);
 }
@@ -413,7 +478,7 @@ static bool list(const struct keep_peer *peer, const char *behind)
     struct keep_message message = description(pool);
     message.blocks = layout_count(pool->layout);
     message.process = has_ended(pool->ended) && is_let_go(pool->held) ? 0 : pool->process;
-    return wire_send(peer->socket, &message, NULL, 0);
+    return reply(peer, &message, NULL, 0);
 }
 
 static bool drop_by_name(const struct keep_peer *peer, const char *name)
@@ -469,4 +534,60 @@ void keep_part(struct keep_peer *peer)
     if (peer->pool)
         peer->pool->peer = NULL;
     peer->pool = NULL;
+}
+
+/* The owner's process before this one ------------------------------------------------------------ */
+
+static bool read_record(int file, struct keep_message *message)
+{
+    return file >= 0 && pread(file, message, sizeof *message, 0) == (ssize_t)sizeof *message &&
+           wire_is_message(message) && message->name[0] && !find(message->name);
+}
+
+/* Who has the pool. If one of both files is missing, the process had no answer yet. */
+static void restore_process(struct kept_pool *pool)
+{
+    pool->ended = store_claim(pool->slot, "process");
+    pool->held = store_claim(pool->slot, "pipe");
+    if (pool->ended < 0 || pool->held < 0)
+        leave(pool);
+}
+
+static void restore_segments(struct kept_pool *pool, uint32_t recorded)
+{
+    struct kept_segment segment;
+    while (pool->count < KEEP_SEGMENTS_MOST &&
+           (segment.file = store_claim_segment(pool->slot, &segment.offset, &segment.size)) >= 0)
+        pool->segments[pool->count++] = segment;
+    if (pool->count < recorded)
+        fprintf(stderr,
+                "tarn keep: pool %s: the service manager had %u of %u segments; "
+                "FileDescriptorStoreMax may be too small\n",
+                pool->name, pool->count, (unsigned)recorded);
+}
+
+static void restore(uint32_t slot)
+{
+    struct keep_message message;
+    int written = store_claim(slot, "record"), file = store_claim(slot, "layout");
+    struct kept_pool *pool = read_record(written, &message) ? make(&message, slot, file) : NULL;
+    if (!pool) {
+        struct kept_pool none = {.slot = slot};
+        give_up(&none, "record", written);
+        give_up(&none, "layout", file);
+        return;
+    }
+    pool->record = written;
+    pool->process = (pid_t)message.process;
+    restore_process(pool);
+    restore_segments(pool, message.count);
+    if (pool->count == 0 && pool->ended < 0)
+        drop(pool);
+}
+
+void keep_restore(void)
+{
+    for (uint32_t slot = 0; slot < POOLS_MOST; slot++)
+        restore(slot);
+    store_drop_unclaimed();
 }

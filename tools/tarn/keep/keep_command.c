@@ -24,8 +24,11 @@ static const char help[] =
     "descriptors, opens\n"
     "no driver, and gives a pool to the next process that asks for its name, once the process "
     "before has ended. It\n"
-    "runs until SIGINT, SIGTERM or SIGHUP; what no process has mapped is lost then. A reset of the "
-    "GPU loses all.\n"
+    "runs until SIGINT, SIGTERM or SIGHUP; what no process has mapped is lost then, but not if it "
+    "runs as a service of\n"
+    "systemd, which holds the descriptors over a restart (tarn-keep.socket, for each user). A "
+    "reset "
+    "of the GPU loses all.\n"
     "\n"
     "Options:\n"
     "      --socket PATH   Where processes connect; only the same user and root may (the variable "
@@ -42,6 +45,8 @@ static const char help[] =
     "Examples:\n"
     "  tarn keep --socket /run/user/1000/tarn-keep &\n"
     "      An owner; programs are started with TARN_KEEP=/run/user/1000/tarn-keep.\n"
+    "  systemctl --user enable --now tarn-keep.socket\n"
+    "      An owner that is started when a program asks for it, and again after it was killed.\n"
     "  tarn keep --socket /run/user/1000/tarn-keep --list\n"
     "      Which pools there are, their sizes, and which process has each.\n";
 

@@ -6,6 +6,7 @@
  * not read its answers loses its connection. */
 #include "command.h"
 #include "keep/keep.h"
+#include "keep/keep_store.h"
 #include "units.h"
 
 #include <errno.h>
@@ -163,20 +164,24 @@ static void say_what_is_lost(void)
         bytes += kept_bytes(pool);
     }
     if (count)
-        fprintf(stderr,
-                "tarn keep: ends with %u pool%s of %s; what no process has mapped is lost\n", count,
-                count == 1 ? "" : "s", units_bytes(bytes).text);
+        fprintf(stderr, "tarn keep: ends with %u pool%s of %s, %s\n", count, count == 1 ? "" : "s",
+                units_bytes(bytes).text,
+                store_is_there() ? "which the service manager holds over a restart"
+                                 : "of which what no process has mapped is lost");
 }
 
 int keep_listen(const char *path)
 {
-    int listener = -1;
     sigset_t ends;
     for (int i = 0; i < PEERS_MOST; i++)
         peers[i].socket = -1;
-    int status = bind_socket(path, &listener);
+    store_begin();
+    int listener = store_claim_listener();
+    bool binds = listener < 0;
+    int status = binds ? bind_socket(path, &listener) : COMMAND_OK;
     if (status != COMMAND_OK)
         return status;
+    keep_restore();
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
@@ -189,8 +194,10 @@ int keep_listen(const char *path)
     keep_spare();
     printf("tarn keep: listening at %s\n", path);
     fflush(stdout);
+    store_ready();
     serve_all(listener, signals);
     say_what_is_lost();
-    (void)unlink(path);
+    if (binds)
+        (void)unlink(path);
     return COMMAND_OK;
 }

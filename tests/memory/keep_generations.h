@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Generations of processes that have a kept pool, change it at random, and are killed. Each checks
+ * what it finds. */
+#ifndef TESTS_MEMORY_KEEP_GENERATIONS_H
+#define TESTS_MEMORY_KEEP_GENERATIONS_H
+
+#include "keep_test.h"
+
+enum { NAMES = 24 };
+
+static unsigned random_state = 1;
+
+static inline unsigned pick(unsigned below)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (unsigned)(((uint64_t)random_state * below) >> 32);
+}
+
+struct live {
+    char *pointer; /* NULL: none */
+    size_t size;
+    int seed;
+    bool sealed;
+};
+
+static inline void name_of(unsigned i, char name[16])
+{
+    snprintf(name, 16, "layer.%u", i);
+}
+
+/* What a generation finds: each sealed block has the contents that its data says. */
+static inline void check_all(tarn_pool *pool, const tarn_kept *kept, struct live *live)
+{
+    size_t blocks = 0, bytes = 0;
+    for (unsigned i = 0; i < NAMES; i++) {
+        char name[16];
+        int seed;
+        tarn_sealed_block block = {.size = sizeof block};
+        name_of(i, name);
+        if (tarn_pool_block_find(pool, name, &block))
+            continue;
+        memcpy(&seed, block.data, sizeof seed);
+        CHECK(holds(block.pointer, block.bytes, seed));
+        live[i] = (struct live){block.pointer, block.bytes, seed, true};
+        blocks++;
+        bytes += block.bytes;
+    }
+    CHECK(blocks == kept->blocks && bytes == kept->bytes);
+    CHECK((size_t)stats_of(0).allocation[0].current == blocks);
+}
+
+static inline void change_one(tarn_pool *pool, struct live *live, unsigned i)
+{
+    char name[16];
+    unsigned char data[TARN_KEEP_DATA_BYTES] = {0};
+    name_of(i, name);
+    if (!live->pointer) {
+        live->size = (pick(8) ? pick(300) : pick(3000)) * 4096 + 4096;
+        live->seed = (int)pick(100000);
+        if (tarn_pool_alloc(pool, 0, live->size, (void **)&live->pointer)) {
+            live->pointer = NULL;
+            OK(tarn_pool_trim(pool, 0));
+            return;
+        }
+        fill(live->pointer, live->size, live->seed);
+    } else if (!live->sealed) {
+        memcpy(data, &live->seed, sizeof live->seed);
+        OK(tarn_pool_block_seal(live->pointer, name, data, NULL));
+        live->sealed = true;
+    } else if (pick(2)) {
+        OK(tarn_pool_block_unseal(live->pointer));
+        live->sealed = false;
+        live->seed = (int)pick(100000);
+        fill(live->pointer, live->size, live->seed);
+    } else {
+        OK(tarn_free(live->pointer));
+        *live = (struct live){0};
+    }
+}
+
+/* One generation: until it is killed. */
+static inline void live_on(int socket)
+{
+    struct live live[NAMES] = {{0}};
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    receive_all(socket, &random_state, sizeof random_state);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, &kept));
+    check_all(pool, &kept, live);
+    say(socket, 'w');
+    for (;;) {
+        unsigned i = pick(NAMES);
+        change_one(pool, &live[i], i);
+        if (!pick(20))
+            OK(tarn_pool_trim(pool, pick(2) ? 0 : SEGMENT));
+    }
+}
+
+/* Starts a generation, which has checked the pool and changes it. */
+static inline struct side next_generation(void)
+{
+    struct side side = start_side("live on", SOCK_STREAM);
+    unsigned seed = pick(1u << 30) + 1;
+    send_all(side.socket, &seed, sizeof seed);
+    hear(side.socket, 'w');
+    return side;
+}
+
+/* This process is the last: it checks the pool, and ends it. */
+static inline void last_generation(void)
+{
+    struct live live[NAMES] = {{0}};
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    check_all(pool, &kept, live);
+    for (unsigned i = 0; i < NAMES; i++)
+        OK(tarn_free(live[i].pointer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+#endif

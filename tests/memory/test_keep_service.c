@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn keep` as a service. This program is the service manager: it listens for the owner, holds
+ * the descriptors that the owner has it hold, and hands them to the next owner after a kill
+ * (systemd's sd_pid_notify_with_fds(3), sd_listen_fds(3)). What was kept is still kept then. */
+#include "keep_generations.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define DEVICE_BYTES (512 * MIB)
+
+enum { HELD_MOST = 4096, PASSED_FROM = 3, HIGH = 1000 };
+
+/* ---- The service manager ---- */
+
+static struct {
+    pthread_mutex_t lock; /* of all that a message changes */
+    pthread_t thread;
+    int notifications, listener, stop[2];
+    char path[100];
+    unsigned room;         /* FileDescriptorStoreMax */
+    _Atomic unsigned late; /* us that it takes its time */
+    unsigned count, ready;
+    struct held {
+        char name[64];
+        int file;
+    } held[HELD_MOST];
+} manager = {.lock = PTHREAD_MUTEX_INITIALIZER, .room = HELD_MOST};
+
+static void hold(const char *name, int file)
+{
+    if (manager.count == manager.room) { /* as systemd does, with a line in its journal */
+        close(file);
+        return;
+    }
+    struct held *held = &manager.held[manager.count++];
+    snprintf(held->name, sizeof held->name, "%s", name);
+    held->file = file;
+}
+
+static void let_go(const char *name)
+{
+    for (unsigned i = manager.count; i-- > 0;)
+        if (strcmp(manager.held[i].name, name) == 0) {
+            close(manager.held[i].file);
+            manager.held[i] = manager.held[--manager.count];
+        }
+}
+
+/* The value of a field of a message. */
+static const char *field(const char *text, const char *name, char value[64])
+{
+    const char *found = strstr(text, name);
+    if (!found)
+        return NULL;
+    snprintf(value, 64, "%.*s", (int)strcspn(found + strlen(name), "\n"), found + strlen(name));
+    return value;
+}
+
+static void obey(const char *text, int file)
+{
+    char name[64], value[64];
+    if (strstr(text, "READY=1"))
+        manager.ready++;
+    if (strstr(text, "FDSTOREREMOVE=1"))
+        let_go(field(text, "FDNAME=", name));
+    else if (strstr(text, "FDSTORE=1") && file >= 0) {
+        CHECK(field(text, "FDPOLL=", value) && strcmp(value, "0") == 0);
+        hold(field(text, "FDNAME=", name), file);
+        return;
+    }
+    if (file >= 0) /* among them that of BARRIER=1 */
+        close(file);
+}
+
+/* Reads the messages that have come. */
+static void obey_all(void)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } rights;
+    char text[1000];
+    pthread_mutex_lock(&manager.lock);
+    for (;;) {
+        struct iovec whole = {text, sizeof text - 1};
+        struct msghdr header = {.msg_iov = &whole,
+                                .msg_iovlen = 1,
+                                .msg_control = &rights,
+                                .msg_controllen = sizeof rights};
+        ssize_t came = recvmsg(manager.notifications, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (came < 0)
+            break;
+        int file = -1;
+        struct cmsghdr *control = CMSG_FIRSTHDR(&header);
+        if (control && control->cmsg_type == SCM_RIGHTS)
+            memcpy(&file, CMSG_DATA(control), sizeof file);
+        text[came] = '\0';
+        obey(text, file);
+    }
+    pthread_mutex_unlock(&manager.lock);
+}
+
+static void *serve(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        struct pollfd files[] = {{.fd = manager.notifications, .events = POLLIN},
+                                 {.fd = manager.stop[0], .events = POLLIN}};
+        if (poll(files, 2, -1) < 0)
+            continue;
+        usleep(manager.late);
+        obey_all();
+        if (files[1].revents)
+            return NULL;
+    }
+}
+
+static int bound(int type, const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
+    int file = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    CHECK(file >= 0 && bind(file, (struct sockaddr *)&name, sizeof name) == 0);
+    return file;
+}
+
+static void manager_begin(void)
+{
+    snprintf(manager.path, sizeof manager.path, "/tmp/tarn-manager-%d", (int)getpid());
+    manager.notifications = bound(SOCK_DGRAM, manager.path);
+    manager.listener = bound(SOCK_SEQPACKET, keep_path);
+    CHECK(listen(manager.listener, 64) == 0 && pipe2(manager.stop, O_CLOEXEC) == 0);
+    CHECK(pthread_create(&manager.thread, NULL, serve, NULL) == 0);
+}
+
+static void manager_end(void)
+{
+    close(manager.stop[1]);
+    CHECK(pthread_join(manager.thread, NULL) == 0);
+    close(manager.notifications);
+    close(manager.listener);
+    CHECK(unlink(manager.path) == 0 && unlink(keep_path) == 0);
+}
+
+/* The number of descriptors that the manager holds. */
+static unsigned held_now(void)
+{
+    pthread_mutex_lock(&manager.lock);
+    unsigned count = manager.count;
+    pthread_mutex_unlock(&manager.lock);
+    return count;
+}
+
+/* The same when all messages that were sent have been read. */
+static unsigned held_count(void)
+{
+    obey_all();
+    return held_now();
+}
+
+/* Runs in the owner's process: the listener and what is held become its descriptors from 3 on. */
+static void pass_on(void)
+{
+    int high[HELD_MOST + 1];
+    unsigned count = 0;
+    high[count++] = fcntl(manager.listener, F_DUPFD_CLOEXEC, HIGH);
+    for (unsigned i = 0; i < manager.count; i++)
+        high[count++] = fcntl(manager.held[i].file, F_DUPFD_CLOEXEC, HIGH);
+    for (unsigned i = 0; i < count; i++)
+        if (high[i] < 0 || dup2(high[i], PASSED_FROM + (int)i) < 0)
+            _exit(126);
+}
+
+/* Starts an owner with what is held, as a manager does: the shell has the number of the process. */
+static void start_service(void)
+{
+    static char names[HELD_MOST * 64];
+    char number[16];
+    obey_all(); /* what an owner has sent, it has sent */
+    pthread_mutex_lock(&manager.lock);
+    size_t length = (size_t)snprintf(names, sizeof names, "tarn-keep.socket");
+    for (unsigned i = 0; i < manager.count; i++)
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, ":%s", manager.held[i].name);
+    snprintf(number, sizeof number, "%u", manager.count + 1);
+    CHECK(setenv("LISTEN_FDS", number, 1) == 0 && setenv("LISTEN_FDNAMES", names, 1) == 0 &&
+          setenv("NOTIFY_SOCKET", manager.path, 1) == 0);
+    pthread_mutex_unlock(&manager.lock);
+    owner = start_listening((char *[]){"/bin/sh", "-c", "LISTEN_PID=$$ exec \"$0\" \"$@\"",
+                                       getenv("TARN_PROGRAM"), "keep", "--socket", keep_path, NULL},
+                            pass_on);
+    CHECK(unsetenv("LISTEN_FDS") == 0 && unsetenv("LISTEN_FDNAMES") == 0 &&
+          unsetenv("NOTIFY_SOCKET") == 0);
+}
+
+static void restart_service(int signal)
+{
+    end_owner(signal);
+    start_service();
+}
+
+/* ---- Tests ---- */
+
+static void what_ends_while_there_is_no_owner_is_kept(void **state)
+{
+    (void)state;
+    int signals[] = {SIGKILL, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        struct told told;
+        tarn_kept kept;
+        struct side side = filled(&told);
+        end_owner(signals[i]);
+        kill_side(side);
+        start_service();
+        tarn_pool *pool = keep("weights", &kept);
+        CHECK(kept.adopted && kept.blocks == 2 && both_are_whole(pool));
+        CHECK(kept.moved || found(pool, "first").pointer == told.first);
+        end_pool(pool);
+        CHECK(held_count() == 0 && lines_of_list("") == 1);
+    }
+}
+
+static void an_owner_says_when_it_serves(void **state)
+{
+    (void)state;
+    unsigned before = manager.ready;
+    restart_service(SIGTERM);
+    for (int i = 0; i < 1000 && manager.ready == before; i++) {
+        usleep(10000);
+        obey_all();
+    }
+    CHECK(manager.ready == before + 1);
+    CHECK(access(keep_path, F_OK) == 0); /* the manager's, so the owner has not removed it */
+}
+
+/* The pool is its process's in the new owner too, and what the process does not use any more goes
+ * back to the driver. */
+static void a_living_process_does_not_notice(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = filled(&told);
+    unsigned held = held_count();
+    restart_service(SIGKILL);
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    CHECK(strstr(tarn_last_error(), "process"));
+    CHECK(held_count() == held);
+    kill_side(side);
+    tarn_kept kept;
+    pool = keep("weights", &kept);
+    CHECK(both_are_whole(pool) && held_count() == held);
+    restart_service(SIGKILL);
+    size_t mapped = reserved();
+    OK(tarn_free(found(pool, "second").pointer));
+    manager.late = 20000;
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(reserved() < mapped && held_now() < held); /* the memory is the driver's again */
+    OK(tarn_free(found(pool, "first").pointer));
+    OK(tarn_pool_release(pool));
+    CHECK(held_now() == 0);
+    manager.late = 0;
+}
+
+static void a_child_is_named_by_the_next_owner(void **state)
+{
+    (void)state;
+    char text[32];
+    pid_t child = 0;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = start_side("fill and fork", SOCK_STREAM);
+    receive_all(side.socket, &child, sizeof child);
+    CHECK(kill(side.process, SIGKILL) == 0);
+    restart_service(SIGKILL);
+    options.wait_ms = 100;
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    snprintf(text, sizeof text, "process %d, a child", (int)child);
+    CHECK(strstr(tarn_last_error(), text));
+    end_side(side, 128 + SIGKILL);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    OK(tarn_pool_release(pool));
+    CHECK(held_count() == 0);
+}
+
+/* Descriptors that are no part of a pool are closed, in the manager too; others are not harmed. */
+static void what_is_no_pool_is_given_up(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "pool1.record", "pool1.layout", "pool2.layout",         "pool3.0+200000", "pool4.record",
+        "pool0.junk",   "pool",         "pool99999999999.pipe", "pool0.zz+1",     "stored",
+    };
+    struct told told;
+    tarn_kept kept;
+    kill_side(filled(&told));
+    unsigned held = held_count(), unknown = 0;
+    end_owner(SIGKILL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        hold(names[i], memfd_create("junk", MFD_CLOEXEC));
+        unknown += !strstr(names[i], "pool") || !strchr(names[i], '.');
+    }
+    start_service();
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+    CHECK(held > 0 && held_count() <= unknown + 1); /* nobody can name 99999999999 */
+    while (manager.count > 0)
+        let_go(manager.held[0].name);
+}
+
+/* A manager that holds fewer descriptors than there are: what it has is not lost. */
+static void a_store_that_is_too_small_says_so(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    manager.room = 5; /* four of the pool, one segment */
+    struct side side = filled(&told);
+    CHECK(held_count() == 5);
+    restart_service(SIGKILL);
+    manager.room = HELD_MOST;
+    kill_side(side);
+    GIVES(tarn_pool_keep("weights", &options, &pool, &kept), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "in no segment"));
+    char command[300];
+    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" keep --socket %s --drop weights",
+             keep_path);
+    CHECK(system(command) == 0 && held_count() == 0);
+}
+
+/* Owners and processes are killed at any moment, in any order. */
+static void owners_and_processes_are_killed_at_any_moment(void **state)
+{
+    (void)state;
+    bool nightly = getenv("TARN_NIGHTLY") != NULL;
+    int count = nightly ? 2000 : 40;
+    random_state = nightly ? (unsigned)time(NULL) : 1;
+    for (int i = 0; i < count; i++) {
+        struct side side = next_generation();
+        for (unsigned kills = pick(3); kills > 0; kills--) {
+            usleep(pick(10000));
+            restart_service(SIGKILL);
+        }
+        usleep(pick(10000));
+        bool owner_first = pick(2);
+        if (owner_first)
+            end_owner(SIGKILL);
+        kill_side(side);
+        if (owner_first)
+            start_service();
+    }
+    last_generation();
+    CHECK(held_count() == 0);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    host_start_with(1, DEVICE_BYTES);
+    keep_name_socket("service");
+    manager_begin();
+    start_service();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    manager_end();
+    return 0;
+}
+
+static int as_other_side(const char *role, int socket)
+{
+    host_start_with(1, DEVICE_BYTES);
+    if (strcmp(role, "fill and wait") == 0)
+        fill_and_wait(socket);
+    else if (strcmp(role, "fill and fork") == 0)
+        fill_and_fork(socket);
+    else
+        live_on(socket);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return as_other_side(argv[1], atoi(argv[2]));
+    if (!keep_has_program())
+        return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_ends_while_there_is_no_owner_is_kept),
+        cmocka_unit_test(an_owner_says_when_it_serves),
+        cmocka_unit_test(a_living_process_does_not_notice),
+        cmocka_unit_test(a_child_is_named_by_the_next_owner),
+        cmocka_unit_test(what_is_no_pool_is_given_up),
+        cmocka_unit_test(a_store_that_is_too_small_says_so),
+        cmocka_unit_test(owners_and_processes_are_killed_at_any_moment),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The descriptor store of a service manager. An owner that runs as a service of systemd has the
+ * manager hold copies of its descriptors (sd_pid_notify_with_fds(3), FDSTORE=1), and its next
+ * process gets them after a kill, a crash or a restart (sd_listen_fds(3)). The same way a socket
+ * comes on which the manager listens. Without a manager, puts and removals do nothing, and there is
+ * nothing to claim.
+ *
+ * Each descriptor has a name: the pool's slot, and what it is of the pool. */
+#ifndef TOOLS_KEEP_STORE_H
+#define TOOLS_KEEP_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Opens the connection to the manager, and takes over what it has passed on. */
+void store_begin(void);
+/* Whether there is a manager. */
+bool store_is_there(void);
+
+/* Has the manager hold a copy of a file until it is told to close it. */
+void store_put(uint32_t slot, const char *what, int file);
+void store_put_segment(uint32_t slot, uint64_t offset, uint64_t size, int file);
+void store_remove(uint32_t slot, const char *what);
+void store_remove_segment(uint32_t slot, uint64_t offset, uint64_t size);
+/* Waits until the manager has done all that, at most 5 s. */
+void store_settle(void);
+/* Tells the manager that the owner serves. */
+void store_ready(void);
+
+/* Gives a file that the manager passed on. It is the caller's. -1: there is none of that name. */
+int store_claim(uint32_t slot, const char *what);
+/* Gives the next segment of a slot. -1: there is no other. */
+int store_claim_segment(uint32_t slot, uint64_t *offset, uint64_t *size);
+/* Gives the socket on which the manager listens for the owner. -1: the owner listens itself. */
+int store_claim_listener(void);
+/* Closes what was passed on and nobody claimed, here and in the manager. */
+void store_drop_unclaimed(void);
+
+#endif
