@@ -83,6 +83,34 @@ static void a_pool_is_given_only_when_its_process_has_ended(void **state)
     nothing_is_left(0);
 }
 
+/* Has closed all descriptors that it does not know, as daemons do. */
+static void fill_and_close(int socket)
+{
+    tarn_kept kept;
+    (void)keep("weights", &kept);
+    CHECK(close_range(3, (unsigned)socket - 1, 0) == 0);
+    CHECK(close_range((unsigned)socket + 1, ~0u, 0) == 0);
+    say(socket, 'c');
+    hear(socket, 'e');
+}
+
+static void a_process_that_closed_its_files_has_its_pool(void **state)
+{
+    (void)state;
+    char text[32];
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = start_side("fill and close", SOCK_STREAM);
+    hear(side.socket, 'c');
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    snprintf(text, sizeof text, "process %d has it", (int)side.process);
+    CHECK(strstr(tarn_last_error(), text));
+    kill_side(side);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    OK(tarn_pool_release(pool));
+}
+
 static void a_child_of_its_process_is_named(void **state)
 {
     (void)state;
@@ -536,6 +564,8 @@ static int as_other_side(const char *role, int socket)
         survive_owner(socket);
     else if (strcmp(role, "fill and wait") == 0)
         fill_and_wait(socket);
+    else if (strcmp(role, "fill and close") == 0)
+        fill_and_close(socket);
     else if (strcmp(role, "fill and fork") == 0)
         fill_and_fork(socket);
     else
@@ -552,6 +582,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sealed_blocks_are_there_after_a_kill),
         cmocka_unit_test(a_pool_is_given_only_when_its_process_has_ended),
+        cmocka_unit_test(a_process_that_closed_its_files_has_its_pool),
         cmocka_unit_test(a_child_of_its_process_is_named),
         cmocka_unit_test(a_seal_is_refused_with_its_reason),
         cmocka_unit_test(what_a_kept_pool_cannot_do_it_says),
