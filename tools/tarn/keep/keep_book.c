@@ -536,7 +536,7 @@ void keep_part(struct keep_peer *peer)
     peer->pool = NULL;
 }
 
-/* The owner's process before this one ------------------------------------------------------------ */
+/* The owner's process before this one ---------------------------------------------------------- */
 
 static bool read_record(int file, struct keep_message *message)
 {
