@@ -61,8 +61,10 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@scripts/run-tests $(build_dir) -j $(test_jobs) $(if $(TESTS),-R '$(TESTS)')
 
 docs: ## Make the site of documents, headers and Python package, with a search, build/docs/html/index.html
-	@scripts/setup docs
-	@scripts/docs build/docs
+	@scripts/setup demo docs
+	@$(configure) $(quiet)
+	@$(compile) --target tarn
+	@scripts/docs build/docs $(build_dir)/tarn
 	@echo build/docs/html/index.html
 
 bench: override PRESET = release

@@ -5,7 +5,7 @@
 # The site is made without a warning. Every function that the library exports, and every function, type, field,
 # enumerator and macro of the public headers, is described in it; every link within it leads somewhere. The search finds what stands
 # in documents, in headers and in the Python package; the page of each header begins with an example. It is dark where the system is,
-# and a button changes that.
+# and a button changes that. With a program, it has the viewer, and leads to it.
 set -euo pipefail
 for program in doxygen sphinx-build; do
     command -v "$program" >/dev/null || { echo "test_docs: $program is missing; scripts/setup docs installs it"; exit 77; }
@@ -13,7 +13,9 @@ done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$TARN_SOURCE/scripts/docs" "$work"
+program=()
+[ ! -x "${TARN_PROGRAM:-}" ] || program=("$TARN_PROGRAM")
+"$TARN_SOURCE/scripts/docs" "$work" "${program[@]}"
 python3 - "$TARN_SOURCE" "$work" <<'END_OF_PYTHON'
 import glob, html.parser, os, re, sys
 import xml.etree.ElementTree as xml

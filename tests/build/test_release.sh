@@ -27,6 +27,7 @@ version=$(sed -nE 's/^#define TARN_VERSION_[A-Z]+ +([0-9]+)$/\1/p' include/tarn/
 mkdir -p "$1/wheel"
 for processor in "${@:2}"; do echo "$processor" >"$1/wheel/tarn_gpu-$version-py3-none-manylinux_2_27_$processor.whl"; done
 echo sources >"$1/wheel/tarn_gpu-$version.tar.gz"
+echo page >"$1/wheel/tarn-viewer.html"
 STUB
 cat >scripts/wheel-check <<'STUB'
 #!/usr/bin/env bash
@@ -83,7 +84,7 @@ git tag -f "v$version" >/dev/null
 refused
 git revert --no-commit HEAD && commit six
 
-touch build/release/tarn-0.0.1.tar.xz
+touch build/release/tarn-0.0.1{.tar.xz,-viewer.html}
 scripts/release >"$work/out" 2>"$work/err" && fail "does not refuse a version that has its tag at another commit"
 git tag -d "v$version" >/dev/null
 rm "$CHECKED"
@@ -96,5 +97,5 @@ git tag "v$version"
 [ "$(uname -m)" != x86_64 ] || [ "$(cat "$CHECKED")" = 'bullseye bookworm trixie aarch64' ] || fail "tries $(cat "$CHECKED")"
 cd build/release
 sha256sum --quiet --strict --check SHA256SUMS
-[ "$(echo *)" = "$(echo SHA256SUMS "tarn-$version.tar.xz" tarn_bookworm.deb "tarn_gpu-$version-py3-none-manylinux_2_27_"{aarch64,x86_64}.whl "tarn_gpu-$version.tar.gz" tarn_trixie.deb)" ] || fail "makes $(echo *)"
-[ "$(wc -l <SHA256SUMS)" = 6 ] || fail "SHA256SUMS has not all files: $(cat SHA256SUMS)"
+[ "$(echo *)" = "$(echo SHA256SUMS "tarn-$version"{-viewer.html,.tar.xz} tarn_bookworm.deb "tarn_gpu-$version-py3-none-manylinux_2_27_"{aarch64,x86_64}.whl "tarn_gpu-$version.tar.gz" tarn_trixie.deb)" ] || fail "makes $(echo *)"
+[ "$(wc -l <SHA256SUMS)" = 7 ] || fail "SHA256SUMS has not all files: $(cat SHA256SUMS)"
