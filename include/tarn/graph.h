@@ -28,7 +28,7 @@
  * nobody may change or destroy it during the call. Neither synchronises the device. Every function
  * may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
  * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and
- * TARN_ERROR_NOT_SUPPORTED if the driver cannot list the nodes of a graph. */
+ * TARN_ERROR_NOT_SUPPORTED if the driver cannot list the nodes of a graph, as HIP before 6.0. */
 #ifndef TARN_GRAPH_H
 #define TARN_GRAPH_H
 
@@ -134,16 +134,17 @@ typedef struct tarn_graph_summary {
     size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */
     size_t unseen_updatable;   /* kernels whose parameters the device may change */
     size_t unseen_conditional; /* conditional nodes, whose bodies the driver does not show */
-    size_t unseen_other;       /* semaphores and other kinds; what the driver did not tell */
+    size_t unseen_other;       /* semaphores and other kinds; what the driver did not tell, as
+                                  older runtimes of HIP of copies */
 } tarn_graph_summary;
 
-/* Checks a vendor's graph: a CUgraph, which is a cudaGraph_t, not an executable. `options` may be
- * NULL. `found` is called for each finding in the order of nodes, and may be NULL. tarn holds no
- * lock during the callback, which may call tarn, and must not throw. `summary` may be NULL. The
- * memory is looked at as it is during the call: other threads that allocate and free meanwhile
- * change the answer. Works for graphs of any origin. With `options->remembered`, as before a
- * launch, the call looks at nothing while no block that graphs refer to has ended since a check
- * that found nothing, and no pool was suspended or resumed.
+/* Checks a vendor's graph, not an executable: a CUgraph, which is a cudaGraph_t, or a hipGraph_t.
+ * `options` may be NULL. `found` is called for each finding in the order of nodes, and may be NULL.
+ * tarn holds no lock during the callback, which may call tarn, and must not throw. `summary` may be
+ * NULL. The memory is looked at as it is during the call: other threads that allocate and free
+ * meanwhile change the answer. Works for graphs of any origin. With `options->remembered`, as
+ * before a launch, the call looks at nothing while no block that graphs refer to has ended since a
+ * check that found nothing, and no pool was suspended or resumed.
  *
  * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each known capture when it ends,
  * and a certain finding is reported once.

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libcuda. An executable graph holds the graph that it was
- * made from, so a program may destroy that first. A capture that was asked for its graph shows one
- * before it ends, and returns the same one. If the capture ends without a graph, what it has shown
- * serves again when its memory does. */
-#include "base/pages.h"
-#include "base/thread/lock.h"
+/* Captures and graphs of the simulated libcuda. Owns nothing: common/graph.c does. */
 #include "common/user_object.h"
 #include "cuda/sim_cuda.h"
 
 #include <string.h>
 
-static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
-static struct object_pool graphs = OBJECT_POOL(struct CUgraph_st);
-static struct object_pool execs = OBJECT_POOL(struct CUgraphExec_st);
-static struct CUgraph_st *shown; /* graphs_lock: the graphs of captures */
+static cu_graph theirs_graph(struct sim_graph *graph)
+{
+    return (cu_graph)(void *)graph;
+}
 
 static cu_result enter(const char *call, cu_stream stream, int *device, driver_stream *host)
 {
@@ -54,73 +49,19 @@ cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
     return sim_code(driver->capture_begin(device, host, value));
 }
 
-/* The graph of a capture that goes on; NULL: no memory. */
-static cu_graph show(int device, const struct driver_capture *capture)
-{
-    mutex_lock(&graphs_lock);
-    struct CUgraph_st *graph = shown;
-    while (graph && graph->host != capture->graph)
-        graph = graph->next;
-    struct CUgraph_st *made = graph ? NULL : object_alloc(&graphs);
-    if (made) {
-        made->next = shown;
-        shown = graph = made;
-    }
-    if (graph && graph->capture != capture->id)
-        *graph = (struct CUgraph_st){.live = true,
-                                     .device = device,
-                                     .holders = 1,
-                                     .host = capture->graph,
-                                     .capture = capture->id,
-                                     .next = graph->next};
-    mutex_unlock(&graphs_lock);
-    return graph;
-}
-
-/* The one that a capture has shown, which has ended; NULL: it has shown none. */
-static struct CUgraph_st *take_shown(driver_graph host)
-{
-    mutex_lock(&graphs_lock);
-    struct CUgraph_st **place = &shown;
-    while (*place && (*place)->host != host)
-        place = &(*place)->next;
-    struct CUgraph_st *graph = *place;
-    if (graph) {
-        *place = graph->next;
-        graph->next = NULL;
-        graph->capture = 0;
-    }
-    mutex_unlock(&graphs_lock);
-    return graph;
-}
-
 cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
 {
     int device;
     driver_stream host;
-    driver_graph made = NULL;
+    struct sim_graph *made;
     cu_result code = enter("cuStreamEndCapture", stream, &device, &host);
     if (code)
         return code;
     if (!graph)
         return CU_INVALID_VALUE;
-    struct CUgraph_st *result = object_alloc(&graphs);
-    code = sim_code(driver->capture_end(device, host, &made));
-    *graph = NULL;
-    if (!result || code) {
-        if (result)
-            object_free(&graphs, result);
-        return code ? code : CU_OUT_OF_MEMORY;
-    }
-    *graph = take_shown(made);
-    if (*graph) {
-        (*graph)->device = device;
-        object_free(&graphs, result);
-        return CU_OK;
-    }
-    *result = (struct CUgraph_st){.live = true, .device = device, .holders = 1, .host = made};
-    *graph = result;
-    return CU_OK;
+    code = sim_code(sim_graph_capture_end(device, host, &made));
+    *graph = theirs_graph(made);
+    return code;
 }
 
 cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status, uint64_t *id,
@@ -144,7 +85,9 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
     if (graph)
-        *graph = capture.state == DRIVER_CAPTURE_ACTIVE ? show(device, &capture) : NULL;
+        *graph = capture.state == DRIVER_CAPTURE_ACTIVE
+                     ? theirs_graph(sim_graph_show(device, &capture))
+                     : NULL;
     if (nodes)
         *nodes = (const cu_graph_node *)(const void *)capture.nodes;
     if (count)
@@ -243,87 +186,29 @@ cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes
 
 /* ---- Graphs ---- */
 
-static bool is_last(cu_graph graph)
-{
-    mutex_lock(&graphs_lock);
-    bool last = --graph->holders == 0;
-    mutex_unlock(&graphs_lock);
-    return last;
-}
-
-cu_result sim_graph_let_go(cu_graph graph)
-{
-    if (!is_last(graph))
-        return CU_OK;
-    cu_result code = sim_code(driver->graph_destroy(graph->device, graph->host));
-    object_free(&graphs, graph);
-    return code;
-}
-
-void sim_graph_let_go_at_end(cu_graph graph)
-{
-    if (!is_last(graph))
-        return;
-    sim_graph_unmake(graph->host);
-    object_free(&graphs, graph);
-}
-
-bool sim_graph_exists(cu_graph graph)
-{
-    mutex_lock(&graphs_lock);
-    bool exists = graph && graph->holders;
-    mutex_unlock(&graphs_lock);
-    return exists;
-}
-
-bool sim_graph_hold(cu_graph graph)
-{
-    mutex_lock(&graphs_lock);
-    bool live = graph && graph->live;
-    if (live)
-        graph->holders++;
-    mutex_unlock(&graphs_lock);
-    return live;
-}
-
 cu_result cuGraphCreate(cu_graph *graph, unsigned flags)
 {
     int device;
-    driver_graph made;
+    struct sim_graph *made;
     cu_result code = sim_enter("cuGraphCreate", &device);
-    if (code)
-        return code;
-    struct CUgraph_st *result = graph && !flags ? object_alloc(&graphs) : NULL;
-    if (!result)
-        return graph && !flags ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE;
-    code = sim_graph_make(device, &made);
-    if (code) {
-        object_free(&graphs, result);
-        return code;
-    }
-    *result = (struct CUgraph_st){.live = true, .device = device, .holders = 1, .host = made};
-    *graph = result;
-    return CU_OK;
+    if (!code)
+        code = graph && !flags ? sim_code(sim_graph_create(device, &made)) : CU_INVALID_VALUE;
+    if (!code)
+        *graph = theirs_graph(made);
+    return code;
 }
 
 cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsigned long long flags)
 {
     int device;
+    struct sim_exec *made;
     cu_result code = sim_enter("cuGraphInstantiate", &device);
-    if (code)
-        return code;
-    if (!exec || flags > 15)
-        return CU_INVALID_VALUE;
-    struct CUgraphExec_st *result = object_alloc(&execs);
-    if (!result)
-        return CU_OUT_OF_MEMORY;
-    if (!sim_graph_hold(graph)) {
-        object_free(&execs, result);
-        return CU_INVALID_VALUE;
-    }
-    *result = (struct CUgraphExec_st){.live = true, .graph = graph};
-    *exec = result;
-    return CU_OK;
+    if (!code)
+        code = exec && flags <= 15 ? sim_code(sim_exec_create(sim_graph_of(graph), &made))
+                                   : CU_INVALID_VALUE;
+    if (!code)
+        *exec = (cu_graph_exec)(void *)made;
+    return code;
 }
 
 cu_result cuGraphInstantiate_v2(cu_graph_exec *exec, cu_graph graph, cu_graph_node *failed_node,
@@ -343,50 +228,34 @@ cu_result cuGraphLaunch(cu_graph_exec exec, cu_stream stream)
     cu_result code = enter("cuGraphLaunch", stream, &device, &host);
     if (code)
         return code;
-    if (!exec || !exec->live)
+    const struct sim_exec *known = (const struct sim_exec *)(const void *)exec;
+    if (!known || !known->live)
         return CU_INVALID_VALUE;
-    return sim_code(driver->graph_launch(device, exec->graph->host, host));
+    return sim_code(driver->graph_launch(device, known->graph->host, host));
 }
 
 cu_result cuGraphExecDestroy(cu_graph_exec exec)
 {
     int device;
     cu_result code = sim_enter("cuGraphExecDestroy", &device);
-    if (code)
-        return code;
-    if (!exec || !exec->live)
-        return CU_INVALID_VALUE;
-    exec->live = false;
-    code = sim_graph_let_go(exec->graph);
-    object_free(&execs, exec);
-    return code;
-}
-
-static cu_result graph_end(cu_graph graph)
-{
-    mutex_lock(&graphs_lock);
-    bool live = graph && graph->live && !graph->capture;
-    if (live)
-        graph->live = false;
-    mutex_unlock(&graphs_lock);
-    return live ? sim_graph_let_go(graph) : CU_INVALID_VALUE;
+    return code ? code : sim_code(sim_exec_end((struct sim_exec *)(void *)exec));
 }
 
 cu_result cuGraphDestroy(cu_graph graph)
 {
     int device;
     cu_result code = sim_enter("cuGraphDestroy", &device);
-    return code ? code : graph_end(graph);
+    return code ? code : sim_code(sim_graph_end(sim_graph_of(graph)));
 }
 
 driver_graph sim_native_graph(void *native)
 {
-    return ((cu_graph)native)->host;
+    return ((struct sim_graph *)native)->host;
 }
 
 tarn_status sim_native_graph_destroy(void *native)
 {
-    return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
+    return sim_graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
 /* ---- User objects ---- */
@@ -432,9 +301,9 @@ cu_result cuGraphRetainUserObject(cu_graph graph, cu_user_object object, unsigne
     cu_result code = sim_enter("cuGraphRetainUserObject", &device);
     if (code)
         return code;
-    if (!graph || !graph->live || !object || !count || count > INT32_MAX ||
+    if (!graph || !sim_graph_of(graph)->live || !object || !count || count > INT32_MAX ||
         flags > CU_USER_OBJECT_IS_MOVED)
         return CU_INVALID_VALUE;
-    return sim_code(
-        sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags));
+    return sim_code(sim_user_object_hold(theirs(object), sim_graph_of(graph)->device,
+                                         sim_graph_of(graph)->host, count, !flags));
 }

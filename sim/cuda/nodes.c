@@ -2,23 +2,19 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The nodes of the simulated libcuda's graphs: their kinds, their parameters, and graphs that are
- * built node by node. A node is the host device's. A table here has what the host device does not
- * store, until the end of the graph. Kernel nodes, embedded graphs, batches and frees do nothing in
- * a launch. An embedded graph is the caller's own graph with one more holder, not a copy. */
+ * built node by node. What the host device does not store is noted by common/nodes.c. Kernel nodes,
+ * embedded graphs, batches and frees do nothing in a launch. An embedded graph is the caller's own
+ * graph with one more holder, not a copy. */
+#include "common/nodes.h"
 #include "base/pages.h"
-#include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
-#include "driver/host/host_stream.h"
 
 #include <string.h>
-
-#define BUCKETS 1024
 
 /* What is known of a node. A kernel's parameters are copied into `packed`, at the offsets of the
  * kernel's layout; `pointers` point there, or `extra` does. */
 struct more {
-    struct more *next; /* the next one of the bucket, newest first */
-    driver_node node;
+    struct sim_node noted;
     cu_node_type type;
     bool updatable;
     union {
@@ -34,24 +30,7 @@ struct more {
     void *extra[5];
 };
 
-static mutex nodes_lock = MUTEX_INITIALIZER(LOCK_SIM_NODES);
-static struct more *buckets[BUCKETS]; /* protected by nodes_lock */
 static struct object_pool mores = OBJECT_POOL(struct more);
-
-static struct more **bucket_of(const void *node)
-{
-    return &buckets[((uintptr_t)node >> 6) % BUCKETS];
-}
-
-static struct more *find(cu_graph_node node)
-{
-    mutex_lock(&nodes_lock);
-    struct more *more = *bucket_of(node);
-    while (more && more->node != (driver_node)node)
-        more = more->next;
-    mutex_unlock(&nodes_lock);
-    return more;
-}
 
 static void more_free(struct more *more)
 {
@@ -61,34 +40,19 @@ static void more_free(struct more *more)
 }
 
 /* Called when the graph of a node has ended. */
-static void node_ended(void *argument)
+static void node_ended(struct sim_node *noted)
 {
-    struct more *more = argument;
-    mutex_lock(&nodes_lock);
-    struct more **place = bucket_of(more->node);
-    while (*place && *place != more)
-        place = &(*place)->next;
-    if (*place)
-        *place = more->next;
-    mutex_unlock(&nodes_lock);
+    struct more *more = (struct more *)(void *)noted;
     if (more->type == CU_NODE_GRAPH)
-        sim_graph_let_go_at_end(more->child);
+        sim_graph_let_go_at_end(sim_graph_of(more->child));
     more_free(more);
 }
 
-/* Enters what is known of a node into the table. Frees it if that fails. */
+/* Notes what is known of a node. Frees it if that fails. */
 static cu_result enter(int device, driver_node node, struct more *more)
 {
-    more->node = node;
-    mutex_lock(&nodes_lock);
-    more->next = *bucket_of(node);
-    *bucket_of(node) = more;
-    mutex_unlock(&nodes_lock);
-    tarn_status status =
-        driver->graph_hold(device, ((struct host_node *)node)->graph, node_ended, more);
-    if (status)
-        node_ended(more);
-    return sim_code(status);
+    more->noted.end = node_ended;
+    return sim_code(sim_node_enter(device, node, &more->noted));
 }
 
 /* ---- Kernels ---- */
@@ -171,50 +135,6 @@ cu_result sim_node_is_kernel(int device, driver_node node, const struct cu_kerne
 
 /* ---- Building ---- */
 
-cu_result sim_graph_make(int number, driver_graph *made)
-{
-    unsigned branch = 0;
-    host_streams_lock();
-    struct host_graph *graph = host_graph_create_locked();
-    bool done = graph && host_graph_branch_locked(graph, &host.device[number].legacy, &branch);
-    if (graph && !done)
-        host_graph_destroy_locked(graph);
-    host_streams_unlock();
-    *made = graph;
-    return done ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-void sim_graph_unmake(driver_graph graph)
-{
-    host_streams_lock();
-    host_graph_destroy_locked(graph);
-    host_streams_unlock();
-}
-
-/* Adds a node that depends on `before` and does what `op` does. */
-static cu_result add_op(driver_graph handle, const cu_graph_node *before, size_t count,
-                        const struct host_op *op, cu_graph_node *node)
-{
-    struct host_graph *graph = handle;
-    struct host_stream place = {.branch = 0}; /* only its list of last nodes is used */
-    cu_result code = CU_OK;
-    host_streams_lock();
-    for (size_t i = 0; i < count && !code; i++)
-        if (!host_graph_has_locked(graph, (driver_node)before[i]))
-            code = CU_INVALID_VALUE;
-    if (!code &&
-        (!host_nodes_reserve(&place.nodes, count ? (unsigned)count : 1) ||
-         !host_nodes_merge(&place.nodes, (const driver_node *)(const void *)before, count)))
-        code = CU_OUT_OF_MEMORY;
-    if (!code)
-        code = sim_code(host_graph_add_locked("graph_add", graph, &place, op));
-    if (!code)
-        *node = place.nodes.list[0];
-    host_nodes_free(&place.nodes);
-    host_streams_unlock();
-    return code;
-}
-
 static cu_result add(const char *call, cu_graph_node *node, cu_graph graph,
                      const cu_graph_node *before, size_t count, const struct host_op *op)
 {
@@ -222,9 +142,9 @@ static cu_result add(const char *call, cu_graph_node *node, cu_graph graph,
     cu_result code = sim_enter(call, &device);
     if (code)
         return code;
-    if (!node || !sim_graph_exists(graph) || (count && !before))
+    if (!node || !sim_graph_exists(sim_graph_of(graph)) || (count && !before))
         return CU_INVALID_VALUE;
-    return add_op(graph->host, before, count, op, node);
+    return sim_code(sim_node_add(sim_graph_of(graph), before, count, op, (void **)(void *)node));
 }
 
 static const struct host_op nothing = {.kind = HOST_OP_TIMED};
@@ -238,7 +158,7 @@ static cu_result add_more(const char *call, cu_graph_node *node, cu_graph graph,
     if (!more)
         return code ? code : CU_OUT_OF_MEMORY;
     *more = *model;
-    return enter(graph->device, *node, more);
+    return enter(sim_graph_of(graph)->device, *node, more);
 }
 
 cu_result cuGraphAddKernelNode_v2(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
@@ -247,7 +167,7 @@ cu_result cuGraphAddKernelNode_v2(cu_graph_node *node, cu_graph graph, const cu_
     if (!parameters || !sim_function_exists(function_of(parameters)))
         return CU_INVALID_VALUE;
     cu_result code = add("cuGraphAddKernelNode", node, graph, before, count, &nothing);
-    return code ? code : sim_node_is_kernel(graph->device, *node, parameters);
+    return code ? code : sim_node_is_kernel(sim_graph_of(graph)->device, *node, parameters);
 }
 
 /* The address of the first byte of one side of a copy. */
@@ -307,12 +227,12 @@ cu_result cuGraphAddEmptyNode(cu_graph_node *node, cu_graph graph, const cu_grap
 cu_result cuGraphAddChildGraphNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
                                    size_t count, cu_graph child)
 {
-    if (child == graph || !sim_graph_hold(child))
+    if (child == graph || !sim_graph_hold(sim_graph_of(child)))
         return CU_INVALID_VALUE;
     const struct more model = {.type = CU_NODE_GRAPH, .child = child};
     cu_result code = add_more("cuGraphAddChildGraphNode", node, graph, before, count, &model);
     if (code)
-        (void)sim_graph_let_go(child);
+        (void)sim_graph_let_go(sim_graph_of(child));
     return code;
 }
 
@@ -350,15 +270,10 @@ cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *count)
     cu_result code = sim_enter("cuGraphGetNodes", &device);
     if (code)
         return code;
-    if (!sim_graph_exists(graph) || !count)
+    if (!sim_graph_exists(sim_graph_of(graph)) || !count)
         return CU_INVALID_VALUE;
-    const struct host_graph *made = graph->host;
-    size_t room = nodes ? *count : 0, found = 0;
-    host_streams_lock();
-    for (struct host_node *node = made->first; node; node = node->next, found++)
-        if (found < room)
-            nodes[found] = (cu_graph_node)(void *)node;
-    host_streams_unlock();
+    size_t room = nodes ? *count : 0;
+    size_t found = sim_nodes_list(sim_graph_of(graph), (void **)(void *)nodes, room);
     for (size_t i = found; i < room; i++)
         nodes[i] = NULL;
     *count = nodes && found > room ? room : found;
@@ -370,15 +285,10 @@ static cu_result look(const char *call, cu_graph_node node, struct more **more, 
 {
     int device;
     cu_result code = sim_enter(call, &device);
-    const struct host_node *known = (const struct host_node *)(const void *)node;
     if (code)
         return code;
-    host_streams_lock();
-    bool live = known && known->live;
-    if (live)
-        *op = known->op;
-    host_streams_unlock();
-    *more = live ? find(node) : NULL;
+    bool live = sim_node_read(node, op);
+    *more = live ? (struct more *)(void *)sim_node_find(node) : NULL;
     return live ? CU_OK : CU_INVALID_VALUE;
 }
 

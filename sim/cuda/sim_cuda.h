@@ -25,6 +25,7 @@
 #ifndef SIM_CUDA_SIM_CUDA_H
 #define SIM_CUDA_SIM_CUDA_H
 
+#include "common/graph.h"
 #include "common/sim.h"
 #include "cuda/calls.h"
 #include "driver/cuda/cuda_abi.h"
@@ -56,21 +57,11 @@ struct CUevent_st {
 };
 
 /* A graph is kept as long as the caller or an executable holds it. */
-struct CUgraph_st {
-    void *first;
-    bool live;
-    int device;
-    int holders; /* protected by the graphs lock */
-    driver_graph host;
-    uint64_t capture;        /* graphs lock: that goes on and was asked for its graph; 0: none */
-    struct CUgraph_st *next; /* graphs lock: of those with a capture */
-};
-
-struct CUgraphExec_st {
-    void *first;
-    bool live;
-    cu_graph graph;
-};
+/* What a handle of a graph points to; NULL if it is NULL. */
+static inline struct sim_graph *sim_graph_of(cu_graph graph)
+{
+    return (struct sim_graph *)(void *)graph;
+}
 
 #define SIM_CUDA_VERSION_DEFAULT 13000
 unsigned sim_cuda_version(void);
@@ -86,19 +77,6 @@ cu_result sim_lost(int device);
 cu_result sim_code(tarn_status status);
 
 cu_context sim_context(int device);
-
-/* sim_graph_exists(): somebody holds the graph. sim_graph_hold(): adds a holder to a graph that its
- * caller has. sim_graph_let_go(): removes one. sim_graph_make(): an empty graph of the host
- * device. */
-bool sim_graph_exists(cu_graph graph);
-bool sim_graph_hold(cu_graph graph);
-cu_result sim_graph_let_go(cu_graph graph);
-/* the same, while the end of another graph is being reported */
-void sim_graph_let_go_at_end(cu_graph graph);
-cu_result sim_graph_make(int device, driver_graph *made);
-/* Ends a graph of the host device without reporting that. The code that reports the end of the
- * other graph does so. */
-void sim_graph_unmake(driver_graph graph);
 
 /* sim_function_exists(): a module has the function. sim_function_parameter(): size and offset of
  * one of its parameters; 0 behind the last one. */

@@ -9,10 +9,6 @@
 
 #include "driver/hip/hip_abi.h"
 
-struct hip_dimensions {
-    uint32_t x, y, z;
-};
-
 /* hipDeviceProp_t as it was before 6.0. hipGetDeviceProperties() fills it in every version; with
  * later headers that name means hipGetDevicePropertiesR0600(). */
 struct hip_properties {
@@ -36,6 +32,11 @@ struct hip_properties {
     int managed, direct_managed, concurrent_managed, pageable, pageable_tables;
 };
 
+struct hip_host_node {
+    hip_host_function function;
+    void *argument;
+};
+
 /* X(exported symbol, HIP version that has it, whether tarn cannot do without, parameters) */
 #define SIM_HIP_CALL_LIST(X)                                                                       \
     X(hipDriverGetVersion, 42, false, (int *version))                                              \
@@ -55,6 +56,23 @@ struct hip_properties {
     X(hipStreamGetFlags, 42, false, (hip_stream stream, unsigned *flags))                          \
     X(hipStreamGetPriority, 42, false, (hip_stream stream, int *priority))                         \
     X(hipEventCreate, 42, false, (hip_event * event))                                              \
+    X(hipGraphAddKernelNode, 43, false,                                                            \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,         \
+       const struct hip_kernel_node *parameters))                                                  \
+    X(hipGraphAddMemcpyNode, 43, false,                                                            \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,         \
+       const struct hip_copy_node *parameters))                                                    \
+    X(hipGraphAddMemsetNode, 43, false,                                                            \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,         \
+       const struct hip_set_node *parameters))                                                     \
+    X(hipGraphAddHostNode, 45, false,                                                              \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,         \
+       const struct hip_host_node *parameters))                                                    \
+    X(hipGraphAddEmptyNode, 44, false,                                                             \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count))        \
+    X(hipGraphAddChildGraphNode, 45, false,                                                        \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,         \
+       hip_graph child))                                                                           \
     X(hipLaunchKernel, 42, false,                                                                  \
       (const void *function, struct hip_dimensions grid, struct hip_dimensions block,              \
        void **arguments, size_t shared, hip_stream stream))                                        \

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libamdhip64. An executable graph holds the graph that it was
- * made from, so a program may destroy that first. */
-#include "base/pages.h"
-#include "base/thread/lock.h"
+/* Captures and graphs of the simulated libamdhip64. Owns nothing: common/graph.c does. */
 #include "common/user_object.h"
 #include "hip/sim_hip.h"
 
 #include <string.h>
 
-static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
-static struct object_pool graphs = OBJECT_POOL(struct ihipGraph);
-static struct object_pool execs = OBJECT_POOL(struct hipGraphExec);
+static hip_graph theirs_graph(struct sim_graph *graph)
+{
+    return (hip_graph)(void *)graph;
+}
 
 static hip_result enter(const char *call, hip_stream stream, int *device, driver_stream *queue)
 {
@@ -71,7 +69,7 @@ static hip_result end(hip_stream stream, hip_graph *graph)
 {
     int device;
     driver_stream queue;
-    driver_graph made = NULL;
+    struct sim_graph *made;
     hip_result code = enter("hipStreamEndCapture", stream, &device, &queue);
     if (code)
         return code;
@@ -79,19 +77,11 @@ static hip_result end(hip_stream stream, hip_graph *graph)
         return HIP_INVALID_VALUE;
     if (!queue || is(device, queue, DRIVER_CAPTURE_NONE))
         return HIP_ILLEGAL_STATE;
-    struct ihipGraph *result = object_alloc(&graphs);
-    if (!result)
-        return HIP_OUT_OF_MEMORY;
-    code = sim_code(host_capture_end(device, queue, &made), HIP_ILLEGAL_STATE);
-    *graph = NULL;
-    if (code) {
+    code = sim_code(sim_graph_capture_end(device, queue, &made), HIP_ILLEGAL_STATE);
+    if (code)
         stay(stream, is(device, queue, DRIVER_CAPTURE_NONE));
-        object_free(&graphs, result);
-        return code;
-    }
-    *result = (struct ihipGraph){.live = true, .device = device, .holders = 1, .host = made};
-    *graph = result;
-    return HIP_OK;
+    *graph = theirs_graph(made);
+    return code;
 }
 
 hip_result hipStreamEndCapture(hip_stream stream, hip_graph *graph)
@@ -135,8 +125,8 @@ hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_stat
     *status = (hip_stream_capture_status)capture.state;
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
-    if (graph)
-        *graph = NULL; /* a graph exists only after the end of the capture */
+    if (graph && capture.state == DRIVER_CAPTURE_ACTIVE)
+        *graph = theirs_graph(sim_graph_show(device, &capture));
     if (nodes)
         *nodes = (const hip_graph_node *)(const void *)capture.nodes;
     if (count)
@@ -203,44 +193,30 @@ hip_result hipGraphNodeGetDependencies(hip_graph_node node, hip_graph_node *node
 
 /* ---- Graphs ---- */
 
-static hip_result let_go(hip_graph graph)
+hip_result hipGraphCreate(hip_graph *graph, unsigned flags)
 {
-    mutex_lock(&graphs_lock);
-    bool last = --graph->holders == 0;
-    mutex_unlock(&graphs_lock);
-    if (!last)
-        return HIP_OK;
-    hip_result code =
-        sim_code(host_graph_destroy(graph->device, graph->host), HIP_CAPTURE_UNSUPPORTED);
-    object_free(&graphs, graph);
-    return code;
-}
-
-static hip_result instantiate(hip_graph_exec *exec, hip_graph graph)
-{
-    struct hipGraphExec *result = object_alloc(&execs);
-    if (!result)
-        return HIP_OUT_OF_MEMORY;
-    mutex_lock(&graphs_lock);
-    bool live = graph && graph->live;
-    if (live)
-        graph->holders++;
-    mutex_unlock(&graphs_lock);
-    if (!live) {
-        object_free(&execs, result);
-        return HIP_INVALID_VALUE;
-    }
-    *result = (struct hipGraphExec){.live = true, .graph = graph};
-    *exec = result;
-    return HIP_OK;
+    struct sim_graph *made = NULL;
+    hip_result code = sim_enter(__func__);
+    if (!code)
+        code = graph && !flags
+                   ? sim_code(sim_graph_create(sim_device(), &made), HIP_CAPTURE_UNSUPPORTED)
+                   : HIP_INVALID_VALUE;
+    if (!code)
+        *graph = theirs_graph(made);
+    return sim_leave(code);
 }
 
 hip_result hipGraphInstantiateWithFlags(hip_graph_exec *exec, hip_graph graph,
                                         unsigned long long flags)
 {
+    struct sim_exec *made = NULL;
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = exec && flags <= 15 ? instantiate(exec, graph) : HIP_INVALID_VALUE;
+        code = exec && flags <= 15
+                   ? sim_code(sim_exec_create(sim_graph_of(graph), &made), HIP_CAPTURE_UNSUPPORTED)
+                   : HIP_INVALID_VALUE;
+    if (!code)
+        *exec = (hip_graph_exec)(void *)made;
     return sim_leave(code);
 }
 
@@ -248,53 +224,39 @@ hip_result hipGraphLaunch(hip_graph_exec exec, hip_stream stream)
 {
     int device;
     driver_stream queue;
+    const struct sim_exec *known = (const struct sim_exec *)(const void *)exec;
     hip_result code = enter(__func__, stream, &device, &queue);
-    if (!code && (!exec || !exec->live))
+    if (!code && (!known || !known->live))
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(host_graph_launch(device, exec->graph->host, queue), HIP_CAPTURE_IMPLICIT);
+        code = sim_code(host_graph_launch(device, known->graph->host, queue), HIP_CAPTURE_IMPLICIT);
     return sim_leave(code);
 }
 
 hip_result hipGraphExecDestroy(hip_graph_exec exec)
 {
     hip_result code = sim_enter(__func__);
-    if (!code && (!exec || !exec->live))
-        code = HIP_INVALID_VALUE;
-    if (!code) {
-        exec->live = false;
-        code = let_go(exec->graph);
-        object_free(&execs, exec);
-    }
+    if (!code)
+        code = sim_code(sim_exec_end((struct sim_exec *)(void *)exec), HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
-}
-
-static hip_result graph_end(hip_graph graph)
-{
-    mutex_lock(&graphs_lock);
-    bool live = graph && graph->live;
-    if (live)
-        graph->live = false;
-    mutex_unlock(&graphs_lock);
-    return live ? let_go(graph) : HIP_INVALID_VALUE;
 }
 
 hip_result hipGraphDestroy(hip_graph graph)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = graph_end(graph);
+        code = sim_code(sim_graph_end(sim_graph_of(graph)), HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
 }
 
 driver_graph sim_native_graph(void *native)
 {
-    return ((hip_graph)native)->host;
+    return ((struct sim_graph *)native)->host;
 }
 
 tarn_status sim_native_graph_destroy(void *native)
 {
-    return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
+    return sim_graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
 /* ---- User objects ---- */
@@ -337,12 +299,13 @@ hip_result hipGraphRetainUserObject(hip_graph graph, hip_user_object object, uns
                                     unsigned flags)
 {
     hip_result code = sim_enter(__func__);
-    if (!code && (!graph || !graph->live || !object || !count || count > INT32_MAX ||
+    const struct sim_graph *known = sim_graph_of(graph);
+    if (!code && (!known || !known->live || !object || !count || count > INT32_MAX ||
                   flags > HIP_USER_OBJECT_IS_MOVED))
         code = HIP_INVALID_VALUE;
     if (!code)
         code = sim_code(
-            sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags),
+            sim_user_object_hold(theirs(object), known->device, known->host, count, !flags),
             HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
 }

@@ -27,6 +27,8 @@ SAME_TYPE(hip_stream_capture_mode, hipStreamCaptureMode);
 SAME_TYPE(hip_stream_capture_status, hipStreamCaptureStatus);
 SAME_TYPE(hip_copy_kind, hipMemcpyKind);
 SAME_TYPE(hip_handle_kind, hipMemAllocationHandleType);
+SAME_TYPE(hip_node_type, hipGraphNodeType);
+SAME_TYPE(hip_function, hipFunction_t);
 SAME_TYPE(int, hipDevice_t);
 SAME_TYPE(hip_stream, hipStream_t);
 SAME_TYPE(hip_event, hipEvent_t);
@@ -83,10 +85,48 @@ SAME_FIELD(struct hip_allocation_properties, win32, hipMemAllocationProp, win32H
 SAME_FIELD(struct hip_allocation_properties, flags, hipMemAllocationProp, allocFlags);
 #endif
 
-#ifdef TARN_HAVE_SIM
 SAME_SIZE(struct hip_dimensions, dim3);
 SAME_FIELD(struct hip_dimensions, y, dim3, y);
 SAME_FIELD(struct hip_dimensions, z, dim3, z);
+SAME_SIZE(struct hip_kernel_node, hipKernelNodeParams);
+SAME_FIELD(struct hip_kernel_node, block, hipKernelNodeParams, blockDim);
+SAME_FIELD(struct hip_kernel_node, extra, hipKernelNodeParams, extra);
+SAME_FIELD(struct hip_kernel_node, function, hipKernelNodeParams, func);
+SAME_FIELD(struct hip_kernel_node, grid, hipKernelNodeParams, gridDim);
+SAME_FIELD(struct hip_kernel_node, parameters, hipKernelNodeParams, kernelParams);
+SAME_FIELD(struct hip_kernel_node, shared, hipKernelNodeParams, sharedMemBytes);
+SAME_SIZE(struct hip_place, struct hipPos);
+SAME_FIELD(struct hip_place, y, struct hipPos, y);
+SAME_FIELD(struct hip_place, z, struct hipPos, z);
+SAME_SIZE(struct hip_pitched, hipPitchedPtr);
+SAME_FIELD(struct hip_pitched, memory, hipPitchedPtr, ptr);
+SAME_FIELD(struct hip_pitched, pitch, hipPitchedPtr, pitch);
+SAME_FIELD(struct hip_pitched, width, hipPitchedPtr, xsize);
+SAME_FIELD(struct hip_pitched, height, hipPitchedPtr, ysize);
+SAME_SIZE(struct hip_copy_node, hipMemcpy3DParms);
+SAME_FIELD(struct hip_copy_node, from_array, hipMemcpy3DParms, srcArray);
+SAME_FIELD(struct hip_copy_node, from_at, hipMemcpy3DParms, srcPos);
+SAME_FIELD(struct hip_copy_node, from, hipMemcpy3DParms, srcPtr);
+SAME_FIELD(struct hip_copy_node, to_array, hipMemcpy3DParms, dstArray);
+SAME_FIELD(struct hip_copy_node, to_at, hipMemcpy3DParms, dstPos);
+SAME_FIELD(struct hip_copy_node, to, hipMemcpy3DParms, dstPtr);
+SAME_FIELD(struct hip_copy_node, extent, hipMemcpy3DParms, extent);
+SAME_FIELD(struct hip_copy_node, extent.width, hipMemcpy3DParms, extent.width);
+SAME_FIELD(struct hip_copy_node, extent.height, hipMemcpy3DParms, extent.height);
+SAME_FIELD(struct hip_copy_node, extent.depth, hipMemcpy3DParms, extent.depth);
+SAME_FIELD(struct hip_copy_node, kind, hipMemcpy3DParms, kind);
+SAME_SIZE(struct hip_set_node, hipMemsetParams);
+SAME_FIELD(struct hip_set_node, to, hipMemsetParams, dst);
+SAME_FIELD(struct hip_set_node, element, hipMemsetParams, elementSize);
+SAME_FIELD(struct hip_set_node, height, hipMemsetParams, height);
+SAME_FIELD(struct hip_set_node, pitch, hipMemsetParams, pitch);
+SAME_FIELD(struct hip_set_node, value, hipMemsetParams, value);
+SAME_FIELD(struct hip_set_node, width, hipMemsetParams, width);
+
+#ifdef TARN_HAVE_SIM
+SAME_SIZE(struct hip_host_node, hipHostNodeParams);
+SAME_FIELD(struct hip_host_node, function, hipHostNodeParams, fn);
+SAME_FIELD(struct hip_host_node, argument, hipHostNodeParams, userData);
 #if HIP_VERSION_MAJOR < 6
 SAME_SIZE(struct hip_properties, hipDeviceProp_t);
 SAME_FIELD(struct hip_properties, name, hipDeviceProp_t, name);
@@ -122,6 +162,10 @@ SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t,
 #define hip_dimensions dim3
 #define hip_properties hipDeviceProp_t
 #define hip_uuid hipUUID_t
+#define hip_kernel_node hipKernelNodeParams
+#define hip_copy_node hipMemcpy3DParms
+#define hip_set_node hipMemsetParams
+#define hip_host_node hipHostNodeParams
 
 #define SAME_PROTOTYPE(symbol, since, needed, parameters)                                       \
     _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), \
@@ -130,16 +174,19 @@ HIP_CALL_LIST(SAME_PROTOTYPE)
 #ifdef TARN_HAVE_SIM
 SIM_HIP_CALL_LIST(SAME_PROTOTYPE)
 #endif
+#if HIP_VERSION >= 70200000
+SAME_TYPE(hip_kernel, hipKernel_t);
+HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
+#endif
 #if HIP_VERSION >= 60100000
 SAME_TYPE(hip_user_object, hipUserObject_t);
-HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
 #define SAME_LATER_VALUE(name, value, theirs, since) \
     _Static_assert((unsigned)(theirs) == (value), #theirs);
 HIP_LATER_VALUE_LIST(SAME_LATER_VALUE)
 #endif
 
-#define SAME_TEXT(symbol, since)                                                                   \
-    _Static_assert(__builtin_types_compatible_p(const char *(*)(hip_result), __typeof__(&symbol)), \
+#define SAME_TEXT(symbol, since, parameters)                                                     \
+    _Static_assert(__builtin_types_compatible_p(const char *(*)parameters, __typeof__(&symbol)), \
                    #symbol);
 HIP_TEXT_LIST(SAME_TEXT)
 

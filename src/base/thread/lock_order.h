@@ -126,7 +126,8 @@
     X(HOST_INJECTION, "injection.lock (host.c)", "which calls of the host device fail")            \
     X(SIM_OBJECTS, "user_objects_lock (user_object.c)",                                            \
       "user objects of a simulated driver's graphs")                                               \
-    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of graphs: simulated libcuda")    \
+    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of a simulated driver's graphs")  \
+    X(SIM_KERNELS, "kernels_lock (sim/hip/kernel.c)", "kernels of the simulated libamdhip64")      \
     X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
       "of a simulated driver: which graphs live, and who holds them")                              \
     X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                       \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Looks at the nodes of a CUDA graph, by the driver API alone. Owns nothing: the layouts of kernels
- * are kept for one walk, as a handle may be another kernel's in the next.
+/* Looks at the nodes of a CUDA graph, by the driver API alone. Owns nothing.
  *
  * What may be read, and from where, is what cuda.h says: "The kernelParams or extra array returned
  * in nodeParams, as well as the argument values it points to, are owned by the node" and valid
@@ -12,88 +11,28 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "driver/cuda/cuda.h"
+#include "driver/walked.h"
 
 #include <string.h>
 
-#define DEEPEST 8 /* graphs embedded in graphs */
-#define KERNELS 256
-
-/* A kernel's parameters: `count` entries of the list from `first` on. */
-struct layout {
-    const void *kernel; /* its function; otherwise its kernel */
-    const char *name;
-    size_t first, count;
-    bool known;
-};
-
-struct parameter {
-    size_t offset, size;
-};
-
-struct walker {
-    struct driver_walk *walk;
-    struct driver_word word;        /* the word being visited */
-    bool full;                      /* the caller has no more room */
-    struct layout layouts[KERNELS]; /* the latest ones, by the kernel's address */
-    struct parameter *parameters;   /* from pages_map() */
-    size_t parameter_count, parameter_room;
-};
-
-static void tell(struct walker *walker, uint64_t value)
-{
-    if (!walker->full && driver_word_may_be_address(value)) {
-        walker->word.value = value;
-        walker->full = !walker->walk->word(&walker->word, walker->walk->user);
-    }
-}
-
-static void tell_address(struct walker *walker, unsigned parameter, uint64_t value, size_t size)
-{
-    walker->word.kind = WORD_IS_ADDRESS;
-    walker->word.parameter = parameter;
-    walker->word.offset = 0;
-    walker->word.size = size;
-    tell(walker, value);
-}
-
-static void miss(struct walker *walker, enum driver_unseen why)
-{
-    walker->walk->unseen[why]++;
-}
-
 /* ---- Kernels ---- */
 
-static bool add_parameter(struct walker *walker, size_t offset, size_t size)
+static enum walked_answer ask_parameter(const void *asked, size_t index,
+                                        struct walked_parameter *parameter)
 {
-    if (walker->parameter_count == walker->parameter_room) {
-        size_t room = walker->parameter_room ? 2 * walker->parameter_room : 1024;
-        struct parameter *list = pages_map(room * sizeof *list);
-        if (!list)
-            return false;
-        if (walker->parameter_count)
-            memcpy(list, walker->parameters, walker->parameter_count * sizeof *list);
-        pages_unmap(walker->parameters, walker->parameter_room * sizeof *list);
-        walker->parameters = list;
-        walker->parameter_room = room;
-    }
-    walker->parameters[walker->parameter_count++] = (struct parameter){offset, size};
-    return true;
+    const struct cu_kernel_node *node = asked;
+    size_t *offset = &parameter->offset, *size = &parameter->size;
+    cu_result code = CU_NOT_SUPPORTED;
+    if (node->function && cuda.call.cuFuncGetParamInfo)
+        code = cuda.call.cuFuncGetParamInfo(node->function, index, offset, size);
+    else if (!node->function && cuda.call.cuKernelGetParamInfo)
+        code = cuda.call.cuKernelGetParamInfo(node->kernel, index, offset, size);
+    return !code ? WALKED_PARAMETER : code == CU_INVALID_VALUE ? WALKED_END : WALKED_NO_ANSWER;
 }
 
-static cu_result ask_parameter(const struct cu_kernel_node *node, size_t index, size_t *offset,
-                               size_t *size)
+static const char *ask_name(const void *asked)
 {
-    if (node->function)
-        return cuda.call.cuFuncGetParamInfo
-                   ? cuda.call.cuFuncGetParamInfo(node->function, index, offset, size)
-                   : CU_NOT_SUPPORTED;
-    return cuda.call.cuKernelGetParamInfo
-               ? cuda.call.cuKernelGetParamInfo(node->kernel, index, offset, size)
-               : CU_NOT_SUPPORTED;
-}
-
-static const char *ask_name(const struct cu_kernel_node *node)
-{
+    const struct cu_kernel_node *node = asked;
     const char *name = NULL;
     if (node->function && cuda.call.cuFuncGetName &&
         !cuda.call.cuFuncGetName(&name, node->function) && name)
@@ -104,37 +43,7 @@ static const char *ask_name(const struct cu_kernel_node *node)
     return "";
 }
 
-/* The layout of a node's kernel, asked for once. */
-static const struct layout *layout_of(struct walker *walker, const struct cu_kernel_node *node)
-{
-    const void *kernel = node->function ? (const void *)node->function : node->kernel;
-    struct layout *layout = &walker->layouts[((uintptr_t)kernel >> 4) % KERNELS];
-    if (layout->kernel == kernel)
-        return layout;
-    *layout =
-        (struct layout){.kernel = kernel, .name = ask_name(node), .first = walker->parameter_count};
-    cu_result code;
-    size_t offset = 0, size = 0;
-    while (!(code = ask_parameter(node, layout->count, &offset, &size)) &&
-           add_parameter(walker, offset, size))
-        layout->count++;
-    layout->known = code == CU_INVALID_VALUE;
-    return layout;
-}
-
-/* The words of one parameter. Pointers are at multiples of 8. */
-static void tell_parameter(struct walker *walker, const struct parameter *parameter,
-                           const char *bytes)
-{
-    walker->word.kind = parameter->size == 8 ? WORD_IS_WHOLE : WORD_IS_FIELD;
-    walker->word.size = parameter->size;
-    for (size_t at = -parameter->offset % 8; at + 8 <= parameter->size; at += 8) {
-        uint64_t value;
-        memcpy(&value, bytes + at, sizeof value);
-        walker->word.offset = at;
-        tell(walker, value);
-    }
-}
+static const struct walked_asker asker = {ask_parameter, ask_name};
 
 /* The buffer named by `extra`; NULL: it has something else. */
 static const char *buffer_of(void *const *extra, size_t *size)
@@ -152,27 +61,27 @@ static const char *buffer_of(void *const *extra, size_t *size)
     return buffer;
 }
 
-static void look_at_parameters(struct walker *walker, const struct cu_kernel_node *node,
-                               const struct layout *layout)
+static void look_at_parameters(struct walked *walked, const struct cu_kernel_node *node,
+                               const struct walked_layout *layout)
 {
     size_t size = 0;
     const char *buffer = node->parameters || !node->extra ? NULL : buffer_of(node->extra, &size);
     bool missed = false;
-    walker->word.kernel = layout->name;
+    walked->word.kernel = layout->name;
     for (size_t i = 0; i < layout->count; i++) {
-        const struct parameter *parameter = &walker->parameters[layout->first + i];
+        const struct walked_parameter *parameter = &walked->parameters[layout->first + i];
         const char *bytes = NULL;
         if (node->parameters)
             bytes = node->parameters[i];
         else if (buffer && parameter->offset + parameter->size <= size)
             bytes = buffer + parameter->offset;
-        walker->word.parameter = (unsigned)i;
+        walked->word.parameter = (unsigned)i;
         if (bytes)
-            tell_parameter(walker, parameter, bytes);
+            walked_parameter(walked, parameter, bytes);
         missed = missed || !bytes;
     }
     if (missed)
-        miss(walker, UNSEEN_KERNEL);
+        walked_miss(walked, UNSEEN_KERNEL);
 }
 
 static bool is_updatable(cu_graph_node handle)
@@ -183,68 +92,69 @@ static bool is_updatable(cu_graph_node handle)
            value.updatable.is;
 }
 
-static void look_at_kernel(struct walker *walker, cu_graph_node handle)
+static void look_at_kernel(struct walked *walked, cu_graph_node handle)
 {
     struct cu_kernel_node node = {0};
     if (!cuda.call.cuGraphKernelNodeGetParams_v2 ||
         cuda.call.cuGraphKernelNodeGetParams_v2(handle, &node) ||
         (!node.function && !node.kernel)) {
-        miss(walker, UNSEEN_KERNEL);
+        walked_miss(walked, UNSEEN_KERNEL);
         return;
     }
-    const struct layout *layout = layout_of(walker, &node);
+    const void *kernel = node.function ? (const void *)node.function : node.kernel;
+    const struct walked_layout *layout = walked_layout(walked, kernel, &asker, &node);
     if (layout->known)
-        look_at_parameters(walker, &node, layout);
+        look_at_parameters(walked, &node, layout);
     else
-        miss(walker, UNSEEN_KERNEL);
+        walked_miss(walked, UNSEEN_KERNEL);
     if (is_updatable(handle))
-        miss(walker, UNSEEN_UPDATABLE);
+        walked_miss(walked, UNSEEN_UPDATABLE);
 }
 
 /* ---- Other nodes ---- */
 
 /* Host memory of a copy may be tarn's pinned memory. */
-static void tell_side(struct walker *walker, unsigned parameter, const struct cu_copy_side *side,
+static void tell_side(struct walked *walked, unsigned parameter, const struct cu_copy_side *side,
                       const struct cu_copy_node *copy)
 {
     bool one_row = copy->height <= 1 && copy->depth <= 1;
     if (side->type == CU_MEMORY_DEVICE || side->type == CU_MEMORY_UNIFIED)
-        tell_address(walker, parameter,
-                     side->device + side->x + side->pitch * (side->y + side->height * side->z),
-                     one_row ? copy->width : 0);
+        walked_address(walked, parameter,
+                       side->device + side->x + side->pitch * (side->y + side->height * side->z),
+                       one_row ? copy->width : 0);
 }
 
-static bool look_at_copy(struct walker *walker, cu_graph_node handle)
+static bool look_at_copy(struct walked *walked, cu_graph_node handle)
 {
     struct cu_copy_node copy = {{0}, {0}, 0, 0, 0};
     if (!cuda.call.cuGraphMemcpyNodeGetParams ||
         cuda.call.cuGraphMemcpyNodeGetParams(handle, &copy))
         return false;
-    tell_side(walker, 0, &copy.to, &copy);
-    tell_side(walker, 1, &copy.from, &copy);
+    tell_side(walked, 0, &copy.to, &copy);
+    tell_side(walked, 1, &copy.from, &copy);
     return true;
 }
 
-static bool look_at_set(struct walker *walker, cu_graph_node handle)
+static bool look_at_set(struct walked *walked, cu_graph_node handle)
 {
     struct cu_set_node set = {0};
     if (!cuda.call.cuGraphMemsetNodeGetParams || cuda.call.cuGraphMemsetNodeGetParams(handle, &set))
         return false;
-    tell_address(walker, 0, set.to, set.height <= 1 ? set.width * set.element : 0);
+    walked_address(walked, 0, set.to, set.height <= 1 ? set.width * set.element : 0);
     return true;
 }
 
-static bool look_at_free(struct walker *walker, cu_graph_node handle)
+static bool look_at_free(struct walked *walked, cu_graph_node handle)
 {
     cu_address address = 0;
     if (!cuda.call.cuGraphMemFreeNodeGetParams ||
         cuda.call.cuGraphMemFreeNodeGetParams(handle, &address))
         return false;
-    tell_address(walker, 0, address, 0);
+    walked_address(walked, 0, address, 0);
     return true;
 }
 
-static bool look_at_batch(struct walker *walker, cu_graph_node handle)
+static bool look_at_batch(struct walked *walked, cu_graph_node handle)
 {
     bool seen = true;
     struct cu_batch_node batch = {0};
@@ -256,11 +166,11 @@ static bool look_at_batch(struct walker *walker, cu_graph_node handle)
         switch (operation->operation) {
         case CU_OPERATION_WAIT_32:
         case CU_OPERATION_WRITE_32:
-            tell_address(walker, i, operation->value.address, 4);
+            walked_address(walked, i, operation->value.address, 4);
             break;
         case CU_OPERATION_WAIT_64:
         case CU_OPERATION_WRITE_64:
-            tell_address(walker, i, operation->value.address, 8);
+            walked_address(walked, i, operation->value.address, 8);
             break;
         case CU_OPERATION_FLUSH:
         case CU_OPERATION_BARRIER:
@@ -274,19 +184,19 @@ static bool look_at_batch(struct walker *walker, cu_graph_node handle)
 
 /* ---- Graphs ---- */
 
-static void look_at_graph(struct walker *walker, cu_graph graph, unsigned depth);
+static void look_at_graph(struct walked *walked, cu_graph graph, unsigned depth);
 
-static bool look_into(struct walker *walker, cu_graph_node handle, unsigned depth)
+static bool look_into(struct walked *walked, cu_graph_node handle, unsigned depth)
 {
     cu_graph inner = NULL;
-    if (depth >= DEEPEST || !cuda.call.cuGraphChildGraphNodeGetGraph ||
+    if (depth >= WALKED_DEEPEST || !cuda.call.cuGraphChildGraphNodeGetGraph ||
         cuda.call.cuGraphChildGraphNodeGetGraph(handle, &inner))
         return false;
-    look_at_graph(walker, inner, depth + 1);
+    look_at_graph(walked, inner, depth + 1);
     return true;
 }
 
-static void look_at_node(struct walker *walker, cu_graph_node handle, unsigned depth)
+static void look_at_node(struct walked *walked, cu_graph_node handle, unsigned depth)
 {
     static const enum driver_node_kind kinds[] = {[CU_NODE_KERNEL] = DRIVER_NODE_KERNEL,
                                                   [CU_NODE_COPY] = DRIVER_NODE_COPY,
@@ -295,35 +205,31 @@ static void look_at_node(struct walker *walker, cu_graph_node handle, unsigned d
                                                   [CU_NODE_BATCH] = DRIVER_NODE_BATCH};
     cu_node_type type = CU_NODE_CONDITIONAL + 1;
     bool seen = !cuda.call.cuGraphNodeGetType(handle, &type);
-    walker->word = (struct driver_word){.node = handle,
-                                        .number = walker->walk->nodes++,
-                                        .depth = depth,
-                                        .kernel = "",
-                                        .of = type <= CU_NODE_BATCH ? kinds[type] : 0};
+    walked_node(walked, handle, depth, type <= CU_NODE_BATCH ? kinds[type] : 0);
     switch (type) {
     case CU_NODE_KERNEL:
-        look_at_kernel(walker, handle);
+        look_at_kernel(walked, handle);
         break;
     case CU_NODE_COPY:
-        seen = look_at_copy(walker, handle);
+        seen = look_at_copy(walked, handle);
         break;
     case CU_NODE_SET:
-        seen = look_at_set(walker, handle);
+        seen = look_at_set(walked, handle);
         break;
     case CU_NODE_FREE:
-        seen = look_at_free(walker, handle);
+        seen = look_at_free(walked, handle);
         break;
     case CU_NODE_BATCH:
-        seen = look_at_batch(walker, handle);
+        seen = look_at_batch(walked, handle);
         break;
     case CU_NODE_GRAPH:
-        seen = look_into(walker, handle, depth);
+        seen = look_into(walked, handle, depth);
         break;
     case CU_NODE_HOST:
-        miss(walker, UNSEEN_HOST);
+        walked_miss(walked, UNSEEN_HOST);
         break;
     case CU_NODE_CONDITIONAL:
-        miss(walker, UNSEEN_CONDITIONAL);
+        walked_miss(walked, UNSEEN_CONDITIONAL);
         break;
     case CU_NODE_EMPTY:
     case CU_NODE_WAIT_EVENT:
@@ -334,7 +240,7 @@ static void look_at_node(struct walker *walker, cu_graph_node handle, unsigned d
         seen = false;
     }
     if (!seen)
-        miss(walker, UNSEEN_OTHER);
+        walked_miss(walked, UNSEEN_OTHER);
 }
 
 /* The nodes of a graph. NULL with a count of 0: it has none. */
@@ -349,15 +255,15 @@ static cu_result nodes_of(cu_graph graph, cu_graph_node **nodes, size_t *count)
     return *nodes ? cuda.call.cuGraphGetNodes(graph, *nodes, count) : CU_OUT_OF_MEMORY;
 }
 
-static void look_at_graph(struct walker *walker, cu_graph graph, unsigned depth)
+static void look_at_graph(struct walked *walked, cu_graph graph, unsigned depth)
 {
     cu_graph_node *nodes;
     size_t count;
     cu_result code = nodes_of(graph, &nodes, &count);
-    for (size_t i = 0; i < count && !code && !walker->full; i++)
-        look_at_node(walker, nodes[i], depth);
+    for (size_t i = 0; i < count && !code && !walked->full; i++)
+        look_at_node(walked, nodes[i], depth);
     if (code)
-        miss(walker, UNSEEN_OTHER);
+        walked_miss(walked, UNSEEN_OTHER);
     pages_unmap(nodes, count * sizeof *nodes);
 }
 
@@ -367,20 +273,15 @@ tarn_status cuda_graph_walk(int device, driver_graph graph, struct driver_walk *
     size_t count = 0;
     if (!cuda.call.cuGraphGetNodes || !cuda.call.cuGraphNodeGetType)
         return cuda_missing("cuGraphGetNodes");
-    struct walker *walker = pages_map(sizeof *walker);
-    if (!walker)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to look at a graph");
-    walker->walk = walk;
+    struct walked *walked = walked_begin(walk);
+    if (!walked)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
     tarn_status status = cuda_enter(device, true, &scope);
     if (!status) {
         cu_result code = cuda.call.cuGraphGetNodes(graph, NULL, &count);
         if (!code)
-            look_at_graph(walker, graph, 0);
+            look_at_graph(walked, graph, 0);
         status = cuda_leave(&scope, code, "cuGraphGetNodes");
     }
-    if (!status && walker->full)
-        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the words of a graph");
-    pages_unmap(walker->parameters, walker->parameter_room * sizeof *walker->parameters);
-    pages_unmap(walker, sizeof *walker);
-    return status;
+    return walked_end(walked, status);
 }

@@ -560,5 +560,6 @@ const struct driver driver_hip = {
     DRIVER_CALL_LIST(X)
 #undef X
         .identity = hip_identity,
+    .graph_walk = hip_graph_walk,
     .finish = hip_finish,
 };

@@ -4,7 +4,7 @@
 /* What the files of the HIP driver share. hip_load.c finds libamdhip64, its entry points and
  * devices, and turns codes into statuses; hip_enter.c begins and ends calls; hip.c has devices,
  * plain memory, streams and events; hip_virtual.c virtual memory; hip_graph.c captures and
- * graphs. */
+ * graphs; hip_walk.c looks at the nodes of graphs. */
 #ifndef TARN_DRIVER_HIP_H
 #define TARN_DRIVER_HIP_H
 
@@ -23,7 +23,7 @@ struct hip_calls {
     HIP_CALL_LIST(X)
     HIP_LATER_CALL_LIST(X)
 #undef X
-#define X(symbol, since) const char *(*symbol)(hip_result);
+#define X(symbol, since, parameters) const char *(*symbol)parameters;
     HIP_TEXT_LIST(X)
 #undef X
 };
@@ -105,6 +105,10 @@ void hip_virtual_finish(void);
 
 /* Destroys the executables that graph launches created. */
 void hip_graphs_finish(void);
+
+/* ---- hip_walk.c ---- */
+
+tarn_status hip_graph_walk(int device, driver_graph graph, struct driver_walk *walk);
 
 #define X(call, parameters) tarn_status hip_##call parameters;
 DRIVER_CALL_LIST(X)

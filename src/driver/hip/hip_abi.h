@@ -19,12 +19,15 @@ typedef unsigned hip_stream_capture_mode;
 typedef unsigned hip_stream_capture_status;
 typedef unsigned hip_copy_kind;
 typedef unsigned hip_handle_kind;
+typedef unsigned hip_node_type;
 typedef struct ihipStream_t *hip_stream;
 typedef struct ihipEvent_t *hip_event;
 typedef struct ihipGraph *hip_graph;
 typedef struct hipGraphNode *hip_graph_node;
 typedef struct hipGraphExec *hip_graph_exec;
 typedef struct hipUserObject *hip_user_object;
+typedef struct ihipModuleSymbol_t *hip_function;
+typedef struct ihipKernel_t *hip_kernel;
 typedef struct ihipMemGenericAllocationHandle *hip_piece;
 typedef void (*hip_host_function)(void *);
 typedef void (*hip_stream_callback)(hip_stream, hip_result, void *);
@@ -64,6 +67,50 @@ struct hip_pointer_attributes {
     unsigned flags;
 };
 
+struct hip_dimensions {
+    uint32_t x, y, z;
+};
+
+struct hip_kernel_node {
+    struct hip_dimensions block;
+    void **extra;
+    void *function; /* the host's symbol of a kernel, or a module's function */
+    struct hip_dimensions grid;
+    void **parameters;
+    unsigned shared; /* bytes */
+};
+
+struct hip_place {
+    size_t x, y, z;
+};
+
+struct hip_pitched {
+    void *memory;
+    size_t pitch, width, height; /* bytes of a row; the row's used part; rows of a layer */
+};
+
+/* Each side has an array or memory. */
+struct hip_copy_node {
+    void *from_array;
+    struct hip_place from_at;
+    struct hip_pitched from;
+    void *to_array;
+    struct hip_place to_at;
+    struct hip_pitched to;
+    struct {
+        size_t width, height, depth;
+    } extent;
+    hip_copy_kind kind;
+};
+
+struct hip_set_node {
+    void *to;
+    unsigned element; /* bytes */
+    size_t height, pitch;
+    unsigned value;
+    size_t width; /* elements */
+};
+
 /* Results: X(name, value, name in hip_runtime_api.h) */
 #define HIP_RESULT_LIST(X)                                             \
     X(HIP_OK, 0, hipSuccess)                                           \
@@ -73,6 +120,7 @@ struct hip_pointer_attributes {
     X(HIP_DEINITIALIZED, 4, hipErrorDeinitialized)                     \
     X(HIP_INVALID_DEVICE_POINTER, 17, hipErrorInvalidDevicePointer)    \
     X(HIP_INSUFFICIENT_DRIVER, 35, hipErrorInsufficientDriver)         \
+    X(HIP_INVALID_FUNCTION, 98, hipErrorInvalidDeviceFunction)         \
     X(HIP_NO_DEVICE, 100, hipErrorNoDevice)                            \
     X(HIP_INVALID_DEVICE, 101, hipErrorInvalidDevice)                  \
     X(HIP_INVALID_CONTEXT, 201, hipErrorInvalidContext)                \
@@ -124,6 +172,8 @@ struct hip_pointer_attributes {
     X(HIP_CAPTURE_IS_ACTIVE, 1, hipStreamCaptureStatusActive)             \
     X(HIP_CAPTURE_IS_INVALIDATED, 2, hipStreamCaptureStatusInvalidated)   \
     X(HIP_DEPENDENCIES_SET, 1, hipStreamSetCaptureDependencies)           \
+    X(HIP_COPY_ON_HOST, 0, hipMemcpyHostToHost)                           \
+    X(HIP_COPY_ON_DEVICE, 3, hipMemcpyDeviceToDevice)                     \
     X(HIP_COPY_DEFAULT, 4, hipMemcpyDefault)                              \
     X(HIP_CAPABILITY_MAJOR, 23, hipDeviceAttributeComputeCapabilityMajor) \
     X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor) \
@@ -134,7 +184,17 @@ struct hip_pointer_attributes {
 #define HIP_LATER_VALUE_LIST(X)                                                              \
     X(HIP_HAS_VIRTUAL_MEMORY, 89, hipDeviceAttributeVirtualMemoryManagementSupported, "6.1") \
     X(HIP_USER_OBJECT_NOT_SYNCHRONIZED, 1, hipUserObjectNoDestructorSync, "5.3")             \
-    X(HIP_USER_OBJECT_IS_MOVED, 1, hipGraphUserObjectMove, "5.3")
+    X(HIP_USER_OBJECT_IS_MOVED, 1, hipGraphUserObjectMove, "5.3")                            \
+    X(HIP_COPY_ON_DEVICE_BY_ENGINE, 1024, hipMemcpyDeviceToDeviceNoCU, "6.1")                \
+    X(HIP_NODE_KERNEL, 0, hipGraphNodeTypeKernel, "6.0")                                     \
+    X(HIP_NODE_COPY, 1, hipGraphNodeTypeMemcpy, "6.0")                                       \
+    X(HIP_NODE_SET, 2, hipGraphNodeTypeMemset, "6.0")                                        \
+    X(HIP_NODE_HOST, 3, hipGraphNodeTypeHost, "6.0")                                         \
+    X(HIP_NODE_GRAPH, 4, hipGraphNodeTypeGraph, "6.0")                                       \
+    X(HIP_NODE_EMPTY, 5, hipGraphNodeTypeEmpty, "6.0")                                       \
+    X(HIP_NODE_WAIT_EVENT, 6, hipGraphNodeTypeWaitEvent, "6.0")                              \
+    X(HIP_NODE_RECORD_EVENT, 7, hipGraphNodeTypeEventRecord, "6.0")                          \
+    X(HIP_NODE_ALLOC, 10, hipGraphNodeTypeMemAlloc, "6.0")
 
 /* The constants for the legacy stream, which NULL means too (named since 6.3; tarn accepts the
  * value and passes NULL to HIP), and the calling thread's default stream. */
@@ -220,6 +280,19 @@ enum hip_value {
       (hip_stream stream, hip_graph_node * nodes, size_t count, unsigned flags))                  \
     X(hipGraphNodeGetDependencies, 45, false,                                                     \
       (hip_graph_node node, hip_graph_node * nodes, size_t * count))                              \
+    X(hipGraphCreate, 43, false, (hip_graph * graph, unsigned flags))                             \
+    X(hipGraphAddMemcpyNode1D, 43, false,                                                         \
+      (hip_graph_node * node, hip_graph graph, const hip_graph_node *before, size_t count,        \
+       void *to, const void *from, size_t size, hip_copy_kind kind))                              \
+    X(hipGraphGetNodes, 44, false, (hip_graph graph, hip_graph_node * nodes, size_t * count))     \
+    X(hipGraphNodeGetType, 45, false, (hip_graph_node node, hip_node_type * type))                \
+    X(hipGraphKernelNodeGetParams, 44, false,                                                     \
+      (hip_graph_node node, struct hip_kernel_node * parameters))                                 \
+    X(hipGraphMemcpyNodeGetParams, 44, false,                                                     \
+      (hip_graph_node node, struct hip_copy_node * parameters))                                   \
+    X(hipGraphMemsetNodeGetParams, 44, false,                                                     \
+      (hip_graph_node node, struct hip_set_node * parameters))                                    \
+    X(hipGraphChildGraphNodeGetGraph, 45, false, (hip_graph_node node, hip_graph * graph))        \
     X(hipGraphInstantiateWithFlags, 45, true,                                                     \
       (hip_graph_exec * exec, hip_graph graph, unsigned long long flags))                         \
     X(hipGraphLaunch, 43, true, (hip_graph_exec exec, hip_stream stream))                         \
@@ -239,12 +312,16 @@ enum hip_value {
        unsigned flags))                                                                     \
     X(hipUserObjectRelease, 53, false, (hip_user_object object, unsigned count))            \
     X(hipGraphRetainUserObject, 53, false,                                                  \
-      (hip_graph graph, hip_user_object object, unsigned count, unsigned flags))
+      (hip_graph graph, hip_user_object object, unsigned count, unsigned flags))            \
+    X(hipGetFuncBySymbol, 62, false, (hip_function * function, const void *symbol))         \
+    X(hipKernelGetParamInfo, 72, false,                                                     \
+      (hip_kernel kernel, size_t index, size_t * offset, size_t * size))
 
-/* Functions that give a text for a result: X(exported symbol, HIP version that has it). */
-#define HIP_TEXT_LIST(X)   \
-    X(hipGetErrorName, 42) \
-    X(hipGetErrorString, 42)
+/* Functions that return a text: X(exported symbol, HIP version that has it, parameters). */
+#define HIP_TEXT_LIST(X)                        \
+    X(hipGetErrorName, 42, (hip_result code))   \
+    X(hipGetErrorString, 42, (hip_result code)) \
+    X(hipKernelNameRefByPtr, 42, (const void *symbol, hip_stream stream))
 
 /* ---- What depends on the version ---- */
 
@@ -255,6 +332,8 @@ enum hip_value {
 /* Virtual memory is on hsa_amd_vmem_* from 6.1. Before, the entry points are exported, take other
  * structs and do not work, and the attribute that would say so does not exist. */
 #define HIP_FIRST_VIRTUAL_MEMORY HIP_VERSION_NUMBER(6, 1)
+/* Before, the types of nodes have other numbers: HIP 5.2 counts from 1. */
+#define HIP_FIRST_NODE_TYPES HIP_VERSION_NUMBER(6, 0)
 /* From 7.1 on hipMemImportFromShareableHandle() takes a file descriptor's value, before it took its
  * address. */
 #define HIP_FIRST_IMPORT_BY_VALUE HIP_VERSION_NUMBER(7, 1)

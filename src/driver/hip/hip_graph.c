@@ -63,13 +63,13 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
 
 /* Most streams do not capture; then one cheap question suffices. */
 static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
-                      const hip_graph_node **nodes, size_t *count)
+                      hip_graph *graph, const hip_graph_node **nodes, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_result code = hip.call.hipStreamIsCapturing(stream, state);
     if (code || *state != HIP_CAPTURE_IS_ACTIVE)
         return code;
-    return hip.call.hipStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
+    return hip.call.hipStreamGetCaptureInfo_v2(stream, state, id, graph, nodes, count);
 }
 
 tarn_status hip_capture_status(int device, driver_stream stream, struct driver_capture *capture)
@@ -77,12 +77,13 @@ tarn_status hip_capture_status(int device, driver_stream stream, struct driver_c
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     unsigned long long id = 0;
     const hip_graph_node *nodes = NULL;
+    hip_graph graph = NULL;
     size_t count = 0;
     struct hip_scope scope;
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    hip_result code = ask(stream, &state, &id, &nodes, &count);
+    hip_result code = ask(stream, &state, &id, &graph, &nodes, &count);
     status = hip_leave_silently(&scope, code);
     if (status)
         return status;
@@ -94,6 +95,7 @@ tarn_status hip_capture_status(int device, driver_stream stream, struct driver_c
         .id = active ? id : 0,
         .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
         .node_count = active && nodes ? count : 0,
+        .graph = active ? graph : NULL,
     };
     return TARN_OK;
 }

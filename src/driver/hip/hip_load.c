@@ -100,7 +100,7 @@ void hip_say(char *text, size_t size, hip_result code)
 static tarn_status find_all(struct hip *found, char *why, size_t size)
 {
 #define X(symbol, since, needed, parameters) {#symbol, since, needed, &found->call.symbol},
-#define Y(symbol, since) {#symbol, since, false, &found->call.symbol},
+#define Y(symbol, since, parameters) {#symbol, since, false, &found->call.symbol},
     const struct {
         const char *symbol;
         int since;
