@@ -17,7 +17,8 @@ static struct {
 #undef X
 } cu;
 
-/* One parameter; three; a structure of 64 bytes and one; a structure behind a number; a pair. */
+/* One parameter; three; a structure of 64 bytes and one; a structure behind a number; one that is
+ * not at a multiple of 8; none. */
 static const char ptx[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
                           ".visible .entry one(.param .u64 a) { ret; }\n"
                           ".visible .entry three(.param .u64 .ptr.global.align 16 a,\n"
@@ -26,9 +27,11 @@ static const char ptx[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
                           "{ ret; }\n"
                           ".visible .entry behind(.param .u32 n, .param .align 8 .b8 s[736])\n"
                           "{ ret; }\n"
+                          ".visible .entry odd(.param .u32 n, .param .align 4 .b8 s[20])\n"
+                          "{ ret; }\n"
                           ".visible .entry none() { ret; }\n";
 
-static cu_function kernel_one, kernel_three, kernel_packed, kernel_behind, kernel_none;
+static cu_function kernel_one, kernel_three, kernel_packed, kernel_behind, kernel_odd, kernel_none;
 
 #define CU(call) CHECK((call) == CU_OK)
 
@@ -52,6 +55,7 @@ static inline void cuda_calls_load(void)
     kernel_three = kernel(module, "three");
     kernel_packed = kernel(module, "packed");
     kernel_behind = kernel(module, "behind");
+    kernel_odd = kernel(module, "odd");
     kernel_none = kernel(module, "none");
 }
 

@@ -120,6 +120,52 @@ static void a_field_needs_a_second_node(void **state)
     CU(cu.cuGraphDestroy(graph));
 }
 
+/* Padding may repeat what is in the same launch, as memory of the caller's stack does. */
+static void a_node_does_not_confirm_its_own_field(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    char *input = alloc_on(stream, MIB);
+    const void *fields[8] = {input, NULL, NULL, input};
+    cu_graph graph = graph_made();
+    add_packed(graph, fields, NULL);
+    OK(tarn_graph_remember(graph, NULL));
+    OK(tarn_free(input));
+    check_into(&found, graph, false);
+    CHECK(found.count == 2 && found.summary.perhaps == 2);
+    CU(cu.cuGraphDestroy(graph));
+
+    input = alloc_on(stream, MIB);
+    fields[0] = NULL;
+    fields[3] = input;
+    graph = graph_made();
+    add_packed(graph, fields, input);
+    OK(tarn_graph_remember(graph, NULL));
+    OK(tarn_free(input));
+    check_into(&found, graph, false);
+    CHECK(found.count == 2 && found.summary.perhaps == 1 && found.summary.certain == 1);
+    CHECK(found.list[0].offset == 24 && found.list[0].certainty == TARN_GRAPH_PERHAPS);
+    CU(cu.cuGraphDestroy(graph));
+}
+
+/* Pointers are at multiples of 8 of all parameters, not of the structure. */
+static void a_structure_at_an_odd_place_is_looked_at(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    char *input = alloc_on(stream, MIB);
+    unsigned n = 1;
+    char fields[20] = {0};
+    memcpy(fields + 12, &input, sizeof input);
+    cu_graph graph = graph_made();
+    add_kernel(graph, kernel_odd, (void *[]){&n, fields});
+    const tarn_graph_reference *it = only(graph, true);
+    CHECK(it->parameter == 1 && it->offset == 12 && it->parameter_bytes == 20);
+    CHECK(it->address == input);
+    CU(cu.cuGraphDestroy(graph));
+    OK(tarn_free(input));
+}
+
 static void each_kind_of_node_is_looked_at(void **state)
 {
     (void)state;
@@ -357,6 +403,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(an_inner_address_is_likely),
         cmocka_unit_test(an_end_is_not_certain),
         cmocka_unit_test(a_field_needs_a_second_node),
+        cmocka_unit_test(a_node_does_not_confirm_its_own_field),
+        cmocka_unit_test(a_structure_at_an_odd_place_is_looked_at),
         cmocka_unit_test(each_kind_of_node_is_looked_at),
         cmocka_unit_test(parameters_in_a_buffer_are_seen),
         cmocka_unit_test(what_is_not_seen_is_counted),
