@@ -141,6 +141,19 @@ static void what_is_parked_is_joined_before_a_search(void **state)
     nothing_is_left(0);
 }
 
+static void a_block_is_extended_into_what_is_parked_behind_it(void **state)
+{
+    (void)state;
+    prepare();
+    char *block = alloc_on(own, 20 * MIB), *behind = alloc_on(own, 20 * MIB);
+    CHECK(behind == block + 20 * MIB);
+    OK(tarn_free(behind));
+    CHECK(parked() == 1);
+    OK(tarn_extend(block, 30 * MIB));
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
 static void memory_that_is_parked_goes_to_other_streams_when_it_is_idle(void **state)
 {
     (void)state;
@@ -289,6 +302,7 @@ int main(void)
         cmocka_unit_test(counters_are_exact_at_once),
         cmocka_unit_test(a_parked_block_is_not_live),
         cmocka_unit_test(what_is_parked_is_joined_before_a_search),
+        cmocka_unit_test(a_block_is_extended_into_what_is_parked_behind_it),
         cmocka_unit_test(memory_that_is_parked_goes_to_other_streams_when_it_is_idle),
         cmocka_unit_test(a_block_that_others_use_is_not_parked),
         cmocka_unit_test(a_retired_stream_keeps_nothing),
