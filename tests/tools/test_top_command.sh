@@ -32,7 +32,7 @@ publish()
     before=$("$tarn" top --json --directory "$work/pages" | grep -c process || true)
     TARN_LIVE=1 TARN_LIVE_INTERVAL=50 TARN_LIVE_NAME=$1 "$tarn" replay --repeat 10000 "$trace" >/dev/null 2>&1 &
     publishers+=($!)
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do # a minute: a busy machine starts it late
         [ "$("$tarn" top --json --directory "$work/pages" | grep -c process)" -le "$before" ] || break
         sleep 0.05
     done
