@@ -326,3 +326,38 @@ def test_one_pool_for_all(gpu):
 @needs("cuda.core")
 def test_the_example_of_cuda_core(cuda):
     assert "1048576 bytes" in cuda(example("cuda_core.py"))
+
+
+@needs("cupy")
+def test_cupy_gives_no_graph_away(python):
+    """Why docs/graphs.md takes CuPy's graph before the end of the capture, while CuPy has the attribute for its handle."""
+    assert python("""
+        from cupy.cuda import Graph, Stream
+        empty = Graph.__new__(Graph)
+        assert empty.graph == 0 and empty.graphExec == 0 and hasattr(Stream, "begin_capture") and hasattr(Stream, "end_capture")
+        print("done")
+    """).endswith("done\n")
+
+
+@needs("warp")
+def test_a_graph_of_warp_is_checked_by_its_handle(python):
+    assert python("""
+        import ctypes
+        import tarn
+        import warp
+        stream, handle = tarn.Stream(), ctypes.c_void_p()
+        block = tarn.alloc(4096, stream=stream)
+        lib, must = tarn.adaptors.lib, tarn.errors.check
+        must(lib.tarn_capture_begin(stream.value, 0))
+        must(lib.tarn_host_fill(0, stream.native, block.ptr, 1, 4096))
+        must(lib.tarn_capture_end(stream.value, ctypes.byref(handle)))
+        graph = warp.Graph(None)
+        assert graph.graph is None
+        graph.graph = handle  # as warp.capture_end() does
+        assert tarn.remember_graph(graph.graph) and tarn.graph_check(graph.graph).verdict == "clean"
+        block.close()
+        assert [it.certainty for it in tarn.graph_check(graph.graph).findings] == ["certain"]
+        graph.graph = None
+        must(lib.tarn_host_graph_destroy(handle))
+        print("done")
+    """).endswith("done\n")

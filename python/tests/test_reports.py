@@ -4,6 +4,7 @@
 import ctypes
 import os
 import pickle
+import types
 
 import pytest
 
@@ -147,3 +148,47 @@ def test_a_graph_is_checked_by_its_handle():
     for wrong in ({"graph": 0}, {"remembered": number}, {"graph": 1, "remembered": number}):
         with pytest.raises(tarn.InvalidArgumentError):
             tarn.graph_check(**wrong)
+
+
+class _CuPyStream:
+    """A stream as CuPy's is, and its graph, of which CuPy 14 keeps only the executable."""
+
+    def __init__(self, stream):
+        self._stream, self.ptr = stream, stream.native
+
+    def begin_capture(self):
+        tarn.errors.check(tarn.adaptors.lib.tarn_capture_begin(self._stream.value, 0))
+
+    def end_capture(self):
+        graph = ctypes.c_void_p()
+        tarn.errors.check(tarn.adaptors.lib.tarn_capture_end(self._stream.value, ctypes.byref(graph)))
+        return types.SimpleNamespace(graph=0, graphExec=graph.value)
+
+
+def test_a_graph_of_cupy_is_remembered_before_its_capture_ends():
+    own = tarn.Stream()
+    stream, block = _CuPyStream(own), tarn.alloc(4096, stream=own)
+    stream.begin_capture()
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.ptr, block.ptr, 1, 4096))
+    number = tarn.remember_graph(tarn.capture_graph(stream))
+    graph = stream.end_capture()
+    assert tarn.graph_check(remembered=number).verdict == "clean"
+    block.close()
+    assert [it.certainty for it in tarn.graph_check(remembered=number).findings] == ["certain"]
+    with pytest.raises(tarn.InvalidArgumentError, match="graph is NULL"):
+        tarn.graph_check(graph.graph)
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.graphExec))
+
+
+def test_a_graph_of_warp_is_checked_by_its_c_void_p():
+    stream, handle = tarn.Stream(), ctypes.c_void_p()
+    block = tarn.alloc(4096, stream=stream)
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_begin(stream.value, 0))
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, block.ptr, 1, 4096))
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_end(stream.value, ctypes.byref(handle)))
+    capture = types.SimpleNamespace(graph=types.SimpleNamespace(graph=handle, graph_exec=None))
+    number = tarn.remember_graph(capture.graph.graph)
+    assert number and tarn.graph_check(capture.graph.graph).verdict == "clean"
+    block.close()
+    assert [it.certainty for it in tarn.graph_check(capture.graph.graph).findings] == ["certain"]
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(handle))

@@ -4,7 +4,7 @@
 """Checks of captured graphs: tarn/graph.h."""
 
 from ctypes import byref, c_uint64, c_void_p, sizeof
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Union
 
 from . import _c
 from ._library import lib
@@ -15,6 +15,9 @@ _STATES = ("live", "held", "free", "others", "changed", "unmapped")
 _CERTAINTIES = ("", "perhaps", "likely", "certain")
 _KINDS = ("kernel", "copy", "fill", "release", "batch")
 _VERDICTS = ("clean", "unknown", "suspicious")
+
+#: The vendor's handle of a graph, a cudaGraph_t or hipGraph_t: a number, or what ctypes makes of one.
+GraphHandle = Union[int, c_void_p]
 
 
 class GraphReference(NamedTuple):
@@ -53,8 +56,8 @@ def _reference(found: Any) -> GraphReference:
                           found.remembered_at.decode(errors="replace"), found.freed_at.decode(errors="replace"))
 
 
-def graph_check(graph: Optional[int] = None, *, all: bool = False, remembered: Optional[int] = None) -> GraphCheck:
-    """Looks for addresses of memory that a graph does not have. `graph` is the vendor's handle, a cudaGraph_t as a number. `remembered`, a
+def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remembered: Optional[int] = None) -> GraphCheck:
+    """Looks for addresses of memory that a graph does not have. `graph` is the vendor's handle, as a number or a c_void_p. `remembered`, a
     number of remember_graph(), stands for a graph that may be gone, while an executable made of it exists."""
     findings: List[GraphReference] = []
     options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), all=all, remembered=remembered or 0)
@@ -66,7 +69,7 @@ def graph_check(graph: Optional[int] = None, *, all: bool = False, remembered: O
                       summary.unseen)
 
 
-def remember_graph(graph: int) -> int:
+def remember_graph(graph: GraphHandle) -> int:
     """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
     just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""
     number = c_uint64()
