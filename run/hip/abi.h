@@ -29,15 +29,6 @@ struct hip_ipc {
     char reserved[64];
 };
 
-struct hip_extent {
-    size_t width, height, depth;
-};
-
-struct hip_pitched {
-    void *address;
-    size_t pitch, width, height;
-};
-
 struct hip_channels {
     int bits[4];
     unsigned kind;

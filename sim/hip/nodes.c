@@ -138,8 +138,8 @@ static struct host_op op_of_copy(const struct hip_copy_node *copy)
     struct host_op op = nothing;
     if (copy->extent.height == 1 && copy->extent.depth == 1 && !copy->to_array && !copy->from_array)
         op = (struct host_op){.kind = HOST_OP_COPY,
-                              .move = {.to = (uintptr_t)copy->to.memory + copy->to_at.x,
-                                       .from = (uintptr_t)copy->from.memory + copy->from_at.x,
+                              .move = {.to = (uintptr_t)copy->to.address + copy->to_at.x,
+                                       .from = (uintptr_t)copy->from.address + copy->from_at.x,
                                        .size = copy->extent.width}};
     return op;
 }
@@ -290,8 +290,8 @@ static struct hip_copy_node one_row(const struct host_op *op)
 {
     if (sim_hip_version() < HIP_FIRST_COPIES_TOLD)
         return left_over;
-    return (struct hip_copy_node){.from = {.memory = (void *)op->move.from},
-                                  .to = {.memory = (void *)op->move.to},
+    return (struct hip_copy_node){.from = {.address = (void *)op->move.from},
+                                  .to = {.address = (void *)op->move.to},
                                   .extent = {op->move.size, 1, 1},
                                   .kind = HIP_COPY_DEFAULT};
 }

@@ -18,12 +18,6 @@ SAME_TYPE(hip_array, hipArray *);
                        sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
                    #theirs "." #their_field)
 SAME_SIZE(struct hip_ipc, hipIpcMemHandle_t);
-SAME_SIZE(struct hip_extent, hipExtent);
-SAME_FIELD(struct hip_extent, width, hipExtent, width);
-SAME_FIELD(struct hip_extent, depth, hipExtent, depth);
-SAME_SIZE(struct hip_pitched, hipPitchedPtr);
-SAME_FIELD(struct hip_pitched, address, hipPitchedPtr, ptr);
-SAME_FIELD(struct hip_pitched, pitch, hipPitchedPtr, pitch);
 SAME_SIZE(struct hip_channels, hipChannelFormatDesc);
 SAME_FIELD(struct hip_channels, kind, hipChannelFormatDesc, f);
 SAME_SIZE(struct hip_array_descriptor, HIP_ARRAY_DESCRIPTOR);

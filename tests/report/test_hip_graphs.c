@@ -250,7 +250,7 @@ static void copies_of_all_shapes_are_looked_at(void **state)
     HIP(hip.call.hipGraphDestroy(graph));
 
     copy.from_array = &copy;
-    copy.from.memory = NULL;
+    copy.from.address = NULL;
     copy.extent.height = copy.extent.depth = 1;
     copy.to_at.z = 0;
     graph = graph_made();
@@ -267,8 +267,8 @@ static void what_is_no_copy_is_not_seen(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     char *input = alloc_on(stream, MIB);
-    const struct hip_copy_node good = {.to = {.memory = input},
-                                       .from = {.memory = input},
+    const struct hip_copy_node good = {.to = {.address = input},
+                                       .from = {.address = input},
                                        .extent = {64, 1, 1},
                                        .kind = HIP_COPY_DEFAULT};
     for (int i = 0; i < 7; i++) {
@@ -276,13 +276,13 @@ static void what_is_no_copy_is_not_seen(void **state)
         hip_graph graph = graph_made();
         switch (i) {
         case 0:
-            copy.to.memory = NULL;
+            copy.to.address = NULL;
             break;
         case 1:
             copy.from_array = &copy;
             break;
         case 2:
-            copy.from.memory = (void *)2;
+            copy.from.address = (void *)2;
             break;
         case 3:
             copy.extent.height = 0;
@@ -350,8 +350,8 @@ static int version_6(void)
     tarn_stream stream = lease(0);
     char *input = alloc_on(stream, MIB), *gone = alloc_on(stream, MIB);
     hip_graph old = graph_made(), graph = graph_made();
-    add_copy(old, &(struct hip_copy_node){.to = {.memory = gone},
-                                          .from = {.memory = gone},
+    add_copy(old, &(struct hip_copy_node){.to = {.address = gone},
+                                          .from = {.address = gone},
                                           .extent = {64, 1, 1},
                                           .kind = HIP_COPY_DEFAULT});
     OK(tarn_free(gone));

@@ -85,11 +85,15 @@ struct hip_place {
 };
 
 struct hip_pitched {
-    void *memory;
+    void *address;
     size_t pitch, width, height; /* bytes of a row; the row's used part; rows of a layer */
 };
 
-/* Each side has an array or memory. */
+struct hip_extent {
+    size_t width, height, depth;
+};
+
+/* Each side has an array or an address. */
 struct hip_copy_node {
     void *from_array;
     struct hip_place from_at;
@@ -97,9 +101,7 @@ struct hip_copy_node {
     void *to_array;
     struct hip_place to_at;
     struct hip_pitched to;
-    struct {
-        size_t width, height, depth;
-    } extent;
+    struct hip_extent extent;
     hip_copy_kind kind;
 };
 

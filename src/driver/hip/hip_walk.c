@@ -34,9 +34,9 @@ static bool is_told(hip_graph_node node, const uint64_t *to, const uint64_t *fro
     struct hip_copy_node copy = {0};
     hip_node_type type = HIP_NODE_EMPTY;
     return !fails(hip.call.hipGraphNodeGetType(node, &type)) && type == HIP_NODE_COPY &&
-           !fails(hip.call.hipGraphMemcpyNodeGetParams(node, &copy)) && copy.to.memory == to &&
-           copy.from.memory == from && copy.extent.width == sizeof *to && copy.extent.height == 1 &&
-           copy.extent.depth == 1;
+           !fails(hip.call.hipGraphMemcpyNodeGetParams(node, &copy)) && copy.to.address == to &&
+           copy.from.address == from && copy.extent.width == sizeof *to &&
+           copy.extent.height == 1 && copy.extent.depth == 1;
 }
 
 static bool ask_about_a_copy(void)
@@ -122,8 +122,8 @@ static bool look_at_kernel(struct walked *walked, hip_graph_node handle)
  * were a copy of this kind, and has small numbers where this has addresses. */
 static bool is_a_side(const void *array, const struct hip_pitched *side)
 {
-    return !array != !side->memory &&
-           (array || driver_word_may_be_address((uintptr_t)side->memory));
+    return !array != !side->address &&
+           (array || driver_word_may_be_address((uintptr_t)side->address));
 }
 
 static bool is_a_copy(const struct hip_copy_node *copy)
@@ -139,9 +139,9 @@ static void tell_side(struct walked *walked, unsigned parameter, const struct hi
 {
     bool in_bytes = !copy->to_array && !copy->from_array;
     bool one_row = copy->extent.height == 1 && copy->extent.depth == 1;
-    if (side->memory)
+    if (side->address)
         walked_address(walked, parameter,
-                       (uintptr_t)side->memory + (in_bytes ? at->x : 0) +
+                       (uintptr_t)side->address + (in_bytes ? at->x : 0) +
                            side->pitch * (at->y + side->height * at->z),
                        in_bytes && one_row ? copy->extent.width : 0);
 }
