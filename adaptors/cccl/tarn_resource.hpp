@@ -15,14 +15,23 @@
  *
  * A resource is a pointer to its pool and can be copied. The pool must outlive the resource and
  * everything allocated from it. Two resources are equal if their pools are. An allocation throws
- * `OutOfMemory` if the device has no memory left, and tarn::error for any other failure. A
- * deallocation never throws, and is ordered after the work queued on its stream. allocate_sync()
- * and deallocate_sync() have no stream and wait: memory from allocate_sync() may be used on any
- * stream at once, and deallocate_sync() waits for the device's work. No memory is given out while
- * work may use it: where deallocate_sync() cannot wait, because a known capture is open on the
- * device, or where tarn cannot find a deallocation's stream, the block stays allocated until a
- * later call can wait (tarn_late_free.h). An allocation makes such a wait only if memory is short.
- * allocate_sync() throws tarn::error if it cannot wait for the legacy stream.
+ * `OutOfMemory` if the device has no memory left, and tarn::error for any other failure.
+ *
+ * With `wait`, which is tarn_alloc_options.wait, an allocation waits no longer than that for work
+ * and for other threads: nanoseconds, or TARN_NO_WAIT. If a longer wait might have served it, it
+ * throws `OutOfMemory` too, which is what callers of RMM retry on. What the program can do without
+ * gives way before that by a tarn::spiller, which takes the place of RMM's failure callback:
+ *
+ *     tarn::spiller spiller([&](const tarn_shortage &of) { return callback(of.requested, user); });
+ *
+ * A deallocation never throws, and is ordered after the work queued on its stream.
+ * allocate_sync() and deallocate_sync() have no stream and wait: memory from allocate_sync() may be
+ * used on any stream at once, and deallocate_sync() waits for the device's work. No memory is given
+ * out while work may use it: where deallocate_sync() cannot wait, because a known capture is open
+ * on the device, or where tarn cannot find a deallocation's stream, the block stays allocated until
+ * a later call can wait (tarn_late_free.h). An allocation makes such a wait only if memory is
+ * short, and never with `wait`. allocate_sync() throws tarn::error if it cannot wait for the legacy
+ * stream.
  *
  * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The
  * names are those of CCCL 3.1 and newer, and those of 3.0 beside them. Thread-safe. See
@@ -31,6 +40,7 @@
 #define TARN_RESOURCE_HPP
 
 #include <cstddef>
+#include <cstdint>
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 #include <tarn/tarn.hpp>
@@ -47,7 +57,7 @@ template <class OutOfMemory = out_of_memory> class basic_resource
   public:
     static constexpr std::size_t default_alignment = 256;
 
-    explicit basic_resource(tarn_pool *pool) : pool_(pool)
+    explicit basic_resource(tarn_pool *pool, std::uint64_t wait = 0) : pool_(pool), wait_(wait)
     {
         tarn_pool_info info{};
         info.size = sizeof info;
@@ -135,11 +145,12 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         options.stream = stream;
         options.alignment = alignment;
         options.pool = pool_;
+        options.wait = wait_;
         void *pointer = nullptr;
         tarn_status status = tarn_alloc(&options, bytes, &pointer);
-        if (status == TARN_ERROR_OUT_OF_MEMORY && tarn_late_flush())
+        if (status == TARN_ERROR_OUT_OF_MEMORY && !wait_ && tarn_late_flush())
             status = tarn_alloc(&options, bytes, &pointer);
-        if (status == TARN_ERROR_OUT_OF_MEMORY) {
+        if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_READY) {
             if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
                           !std::is_constructible_v<OutOfMemory, const char *>)
                 throw OutOfMemory(status);
@@ -151,6 +162,7 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     }
 
     tarn_pool *pool_;
+    std::uint64_t wait_;
     int device_ = 0;
 };
 

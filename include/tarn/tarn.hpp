@@ -24,6 +24,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
@@ -627,6 +628,45 @@ class handle_mode_guard
     tarn_library library_;
     tarn_handle_mode mode_;
     int previous_ = -1;
+};
+
+/* Calls a function before a request fails for lack of memory, in the thread that asked (observe.h,
+ * `out_of_memory`). The function frees what it can and returns whether it freed anything; it is
+ * called again while that does not suffice. An exception that it throws counts as false. The
+ * destructor waits for calls in other threads. Neither copyable nor movable. */
+class spiller
+{
+  public:
+    using function = std::function<bool(const tarn_shortage &)>;
+
+    explicit spiller(function spill, int device = TARN_ALL_DEVICES) : spill_(std::move(spill))
+    {
+        tarn_observer_options options{};
+        options.size = sizeof options;
+        options.device = device;
+        options.user = this;
+        options.out_of_memory = call;
+        check(tarn_observer_add(&options, &observer_));
+    }
+    spiller(const spiller &) = delete;
+    spiller &operator=(const spiller &) = delete;
+    ~spiller()
+    {
+        (void)tarn_observer_remove(observer_);
+    }
+
+  private:
+    static bool call(const tarn_shortage *shortage, void *user)
+    {
+        try {
+            return static_cast<spiller *>(user)->spill_(*shortage);
+        } catch (...) {
+            return false;
+        }
+    }
+
+    function spill_;
+    tarn_observer observer_ = 0;
 };
 
 /* Memory resources ----------------------------------------------------------------------------- */

@@ -11,6 +11,9 @@
 #include <rmm/resource_ref.hpp>
 #endif
 #include <cstring>
+#include <functional>
+#include <tarn/host.h>
+#include <utility>
 
 using resource = tarn::resource;
 #if CCCL_VERSION >= 3001000
@@ -106,6 +109,55 @@ static void check_late(cuda::stream_ref stream)
     memory.deallocate_sync(nullptr, 0);
 }
 
+/* What RMM calls when memory is short: a function of the bytes and of what it was given. */
+using failure_callback = std::function<bool(std::size_t, void *)>;
+
+/* What the program can do without gives way, in place of RMM's failure callback. */
+static void check_callback(cuda::stream_ref stream)
+{
+    constexpr std::size_t size = std::size_t{4} << 20;
+    tarn::pool pool(0);
+    resource memory(pool.get());
+    CHECK(tarn_pool_limit_set(pool.get(), 2 * size) == TARN_OK);
+    void *cached = take(memory, stream, size), *kept = take(memory, stream, size);
+    failure_callback callback = [&](std::size_t bytes, void *user) {
+        CHECK(bytes == size);
+        if (!*static_cast<void **>(user))
+            return false;
+        give(memory, stream, std::exchange(*static_cast<void **>(user), nullptr), size);
+        return true;
+    };
+    tarn::spiller spiller([&](const tarn_shortage &of) { return callback(of.requested, &cached); });
+    void *block = take(memory, stream, size);
+    CHECK(!cached);
+    give(memory, stream, block, size);
+    give(memory, stream, kept, size);
+}
+
+/* With a bound, memory that work of another stream holds back counts as missing. */
+static void check_wait(cuda::stream_ref stream, cuda::stream_ref other)
+{
+    constexpr std::size_t size = std::size_t{4} << 20;
+    tarn::pool pool(0);
+    resource waits(pool.get());
+    CHECK(tarn_pool_limit_set(pool.get(), size) == TARN_OK);
+    void *block = take(waits, other, size);
+    tarn_status status = tarn_host_work(0, other.get(), block, size, 1000000);
+    give(waits, other, block, size);
+    for (std::uint64_t wait : {TARN_NO_WAIT, std::uint64_t{1000}}) {
+        resource hurries(pool.get(), wait);
+        tarn_status thrown = TARN_OK;
+        try {
+            give(hurries, stream, take(hurries, stream, size), size);
+        } catch (const tarn::out_of_memory &failure) {
+            thrown = failure.status();
+        }
+        CHECK(hurries == waits);
+        CHECK(thrown == (status == TARN_OK ? TARN_ERROR_NOT_READY : TARN_OK));
+    }
+    give(waits, stream, take(waits, stream, size), size);
+}
+
 int main()
 {
     resource memory(tarn::default_pool(0));
@@ -133,6 +185,8 @@ int main()
     CHECK(used() == before);
 
     check_late(stream);
+    check_callback(stream);
+    check_wait(stream, stream_other);
     CHECK(runs_out<std::bad_alloc>(memory, stream) &&
           runs_out<tarn::out_of_memory>(erased, stream));
     tarn::pool pool(0);

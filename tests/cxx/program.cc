@@ -291,6 +291,47 @@ static void memory_resources()
     CHECK(pool.stats().allocation[TARN_STAT_ALL].current == 0);
 }
 
+static void spillers()
+{
+    tarn::pool pool(0);
+    tarn::check(tarn_pool_limit_set(pool.get(), std::size_t{8} << 20));
+    std::vector<void *> cache(2);
+    for (void *&block : cache)
+        tarn::check(tarn_pool_alloc(pool.get(), TARN_STREAM_LEGACY, std::size_t{4} << 20, &block));
+    int calls = 0;
+    std::size_t asked = 0;
+    auto give = [&](const tarn_shortage &of) {
+        calls++;
+        asked = of.requested;
+        if (cache.empty())
+            throw std::runtime_error("counts as false");
+        tarn::check(tarn_free(cache.back()));
+        cache.pop_back();
+        return true;
+    };
+    void *large = nullptr;
+    {
+        tarn::spiller spiller(give);
+        static_assert(!std::is_copy_constructible_v<tarn::spiller>);
+        tarn::check(tarn_pool_alloc(pool.get(), TARN_STREAM_LEGACY, std::size_t{7} << 20, &large));
+        CHECK(cache.empty() && calls == 2 && asked == std::size_t{7} << 20);
+        CHECK(tarn_pool_alloc(pool.get(), TARN_STREAM_LEGACY, std::size_t{7} << 20, &large) ==
+              TARN_ERROR_OUT_OF_MEMORY);
+        CHECK(calls == 3);
+    }
+    CHECK(tarn_pool_alloc(pool.get(), TARN_STREAM_LEGACY, std::size_t{7} << 20, &large) ==
+          TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(calls == 3);
+    tarn::check(tarn_free(large));
+    bool refused = false;
+    try {
+        tarn::spiller nowhere(give, TARN_MAX_DEVICES);
+    } catch (const tarn::error &error) {
+        refused = error.status() == TARN_ERROR_INVALID_ARGUMENT;
+    }
+    CHECK(refused);
+}
+
 int main()
 {
     moves_and_does_not_copy<tarn::leased_stream>();
@@ -317,6 +358,7 @@ int main()
     ranges();
     captures();
     handles();
+    spillers();
     memory_resources();
     CHECK(allocations() == 0);
     tarn::check(tarn_shutdown());
