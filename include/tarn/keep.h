@@ -18,9 +18,10 @@
  * the end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may
  * connect to the owner's socket, which is its user's alone, can read and change the memory.
  *
- * All functions are thread-safe and may be called during a capture, except tarn_pool_keep(). Every
- * function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_CONFIGURATION and, at the first use of tarn, TARN_ERROR_OUT_OF_HOST_MEMORY. */
+ * All functions are thread-safe. All except tarn_pool_keep(), tarn_pool_save() and
+ * tarn_pool_load() may be called during a capture. Every function may also return
+ * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION and, at
+ * the first use of tarn, TARN_ERROR_OUT_OF_HOST_MEMORY. */
 #ifndef TARN_KEEP_H
 #define TARN_KEEP_H
 
@@ -105,6 +106,32 @@ typedef struct tarn_sealed_block {
  *                                the structure's size */
 TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
                                           tarn_sealed_block *block);
+
+/* Writes the sealed blocks of a kept pool to a regular file that is open for reading and writing,
+ * with their names, data, contents and checksums. What was in the file goes; parts that are zero
+ * become holes. The call waits for nothing but its copies and the disk: what is sealed has its
+ * contents. A block that is unsealed meanwhile is not in the file. No captures begin on the device
+ * meanwhile. When the call returns TARN_OK, the file is complete, and on the disk. Write another
+ * file and rename it if the one before is still needed.
+ *   TARN_ERROR_INVALID_ARGUMENT  the pool is not a kept pool; the descriptor is not such a file's
+ *   TARN_ERROR_BUSY              the pool is being saved or loaded
+ *   TARN_ERROR_CAPTURE           a capture is open on the device
+ *   TARN_ERROR_SYSTEM            the file cannot be written; the text says why
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST */
+TARN_API tarn_status tarn_pool_save(tarn_pool *pool, int file);
+
+/* Allocates the blocks of a file of tarn_pool_save() in a kept pool, in the order of the device's
+ * default stream, and seals them. All checksums are checked first. After a failure none of the
+ * blocks exists. The file must not change meanwhile. It may be open for reading only, and come from
+ * a machine of the same byte order.
+ *   TARN_ERROR_INVALID_ARGUMENT  the pool is not a kept pool, or has a sealed block of a name in
+ *                                the file; the descriptor is not a regular file's; the file was
+ *                                not finished, is broken or is another one; the text says which
+ *   TARN_ERROR_OUT_OF_MEMORY     and other failures of an allocation
+ *   TARN_ERROR_NO_ROOM           the pool would have more than 32,768 sealed blocks
+ *   TARN_ERROR_BUSY, TARN_ERROR_CAPTURE, TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_SYSTEM,
+ *   TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST   as tarn_pool_save() */
+TARN_API tarn_status tarn_pool_load(tarn_pool *pool, int file);
 
 #ifdef __cplusplus
 }

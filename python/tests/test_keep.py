@@ -65,6 +65,33 @@ def test_the_next_process_has_the_blocks(owner):
     pool.close()
 
 
+@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
+def test_a_pool_becomes_a_file(owner, tmp_path):
+    path = tmp_path / "weights.pool"
+    pool, other = tarn.Pool.keep("weights", segment=8 << 20), tarn.Pool.keep("others", segment=8 << 20)
+    block = pool.alloc(3 << 20)
+    numpy.asarray(block)[:] = 9
+    sealed = pool.seal(block, "layer.0", b"bf16")
+    pool.save(path)
+    other.load(path)
+    found = other.sealed("layer.0")
+    assert found.nbytes == 3 << 20 and found.data.rstrip(b"\0") == b"bf16" and (numpy.asarray(found) == 9).all()
+    with pytest.raises(tarn.InvalidArgumentError, match="layer.0"):
+        other.load(path)
+    before = path.read_bytes()
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.Pool().save(path)
+    assert path.read_bytes() == before and sorted(os.listdir(tmp_path)) == ["keep", "weights.pool"]
+    path.write_bytes(before[:-1])
+    found.free()
+    with pytest.raises(tarn.InvalidArgumentError, match="size"):
+        other.load(str(path))
+    assert other.blocks() == []
+    sealed.free()
+    pool.close()
+    other.close()
+
+
 def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(tarn.SystemCallError, match="tarn keep --socket"):
         tarn.Pool.keep("weights", socket=str(tmp_path / "nobody"))

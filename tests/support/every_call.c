@@ -324,6 +324,8 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_block_seal, (world.pool_block, "none", NULL, NULL))                      \
     REFUSED(tarn_pool_block_unseal, (world.pool_block))                                        \
     REFUSED(tarn_pool_block_find, (world.pool, "none", &out.sealed))                           \
+    REFUSED(tarn_pool_save, (world.pool, -1))                                                  \
+    REFUSED(tarn_pool_load, (world.pool, -1))                                                  \
     REFUSED(tarn_range_create, (NULL, 4 * MIB, &out.addresses))                                \
     REFUSED(tarn_range_commit, (world.range, 2 * MIB, 2 * MIB, world.stream))                  \
     REFUSED(tarn_range_hold, (world.range, 0, 2 * MIB, NULL))                                  \

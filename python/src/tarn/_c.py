@@ -957,6 +957,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_block_seal": (c_int, [c_void_p, c_char_p, c_void_p, c_void_p], "pointer name data event"),
     "tarn_pool_block_unseal": (c_int, [c_void_p], "pointer"),
     "tarn_pool_block_find": (c_int, [c_void_p, c_char_p, POINTER(tarn_sealed_block)], "pool name block"),
+    "tarn_pool_save": (c_int, [c_void_p, c_int], "pool file"),
+    "tarn_pool_load": (c_int, [c_void_p, c_int], "pool file"),
     "tarn_pinned_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_pinned_contains": (c_bool, [c_void_p], "pointer"),
     "tarn_pinned_trim": (c_int, [c_size_t], "keep"),

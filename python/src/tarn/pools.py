@@ -4,9 +4,10 @@
 """Private pools: memory of one device that serves only what is routed to it."""
 
 
-from contextlib import contextmanager
+import os
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Union
 from weakref import ref
 
 from . import _c
@@ -201,6 +202,26 @@ class Pool(Owning, Enterable):
         found = _c.tarn_sealed_block(size=sizeof(_c.tarn_sealed_block))
         check(lib.tarn_pool_block_find(self.pointer, name.encode(), byref(found)))
         return SealedBlock(found.pointer, found.bytes, self.device.index, current_value(self.device.index), name, bytes(found.data))
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the sealed blocks of a kept pool to a file: their names, data, contents and checksums. A file that was there is replaced
+        only when all of it is written."""
+        path = os.fspath(path)
+        part = f"{path}.{os.getpid()}.part"
+        try:
+            with open(part, "w+b") as file:
+                check(lib.tarn_pool_save(self.pointer, file.fileno()))
+            os.replace(part, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+            raise
+
+    def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Allocates the blocks of such a file in this kept pool, and seals them: sealed() finds them by their names. InvalidArgumentError if
+        the file is broken or the pool has a block of such a name; then the pool has none of them."""
+        with open(path, "rb") as file:
+            check(lib.tarn_pool_load(self.pointer, file.fileno()))
 
     def _info(self) -> _c.tarn_pool_info:
         found = _c.tarn_pool_info(size=sizeof(_c.tarn_pool_info))

@@ -27,7 +27,8 @@
 struct seal {
     struct tree_node by_offset, by_name;
     uint64_t offset, bytes;
-    size_t place; /* in the layout */
+    size_t place;    /* in the layout */
+    uint64_t number; /* no other seal of the pool ever has it */
     char name[TARN_KEEP_NAME_BYTES];
     unsigned char data[TARN_KEEP_DATA_BYTES];
 };
@@ -178,6 +179,7 @@ void keep_destroy(struct keep *keep)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     error_attempt_begin(&before);
+    contents_end(&keep->contents, keep->device);
     window_abandon(keep);
     owner_leave(keep, keep->returns ? KEEP_RETURN : KEEP_END);
     error_attempt_end(&before, TARN_OK);
@@ -248,6 +250,7 @@ static void seal_enter_locked(struct keep *keep, struct seal *seal,
     seal->offset = block->offset;
     seal->bytes = block->bytes;
     seal->place = place;
+    seal->number = keep->seals_ever++;
     memcpy(seal->name, block->name, sizeof seal->name);
     memcpy(seal->data, block->data, sizeof seal->data);
     keep->taken[place / 64] |= UINT64_C(1) << place % 64;
@@ -512,6 +515,30 @@ static tarn_status seal_locked(struct keep *keep, const struct layout_block *blo
     layout_seal(keep->layout, place, block);
     seal_enter_locked(keep, seal, block, place);
     return TARN_OK;
+}
+
+size_t keep_list(struct keep *keep, struct keep_sealed *list)
+{
+    size_t count = 0;
+    mutex_lock(&keep->lock);
+    for (struct tree_node *node = tree_first(&keep->seals); node; node = tree_next(node)) {
+        const struct seal *seal = SEAL_OF(node);
+        struct keep_sealed *entry = &list[count++];
+        *entry = (struct keep_sealed){seal->offset, seal->bytes, seal->number, {0}, {0}};
+        memcpy(entry->name, seal->name, sizeof entry->name);
+        memcpy(entry->data, seal->data, sizeof entry->data);
+    }
+    mutex_unlock(&keep->lock);
+    return count;
+}
+
+bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed)
+{
+    mutex_lock(&keep->lock);
+    const struct seal *seal = seal_at_locked(keep, sealed->offset);
+    bool is_sealed = seal && seal->number == sealed->number;
+    mutex_unlock(&keep->lock);
+    return is_sealed;
 }
 
 /* What is sealed, and by which name. */

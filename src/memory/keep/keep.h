@@ -11,6 +11,7 @@
 #include "base/thread/lock.h"
 #include "base/tree.h"
 #include "memory/keep/layout.h"
+#include "memory/pool/contents.h"
 #include "memory/pool/pool.h"
 
 /* One segment of the pool's addresses. */
@@ -33,6 +34,9 @@ struct keep {
     bool begun;   /* other threads can find the pool */
     bool returns; /* the adoption failed: at the end, the owner keeps its segments */
 
+    _Atomic bool transfers;   /* a thread saves the pool to a file, or loads one: */
+    struct contents contents; /* belongs to that thread */
+
     mutex talking; /* held from a request to the owner until its answer */
     int socket;    /* -1: the owner is gone */
     int held;      /* the end of the owner's pipe: whoever holds it may use the memory */
@@ -46,6 +50,7 @@ struct keep {
     unsigned piece_count;     /* by offset */
     struct tree seals, names; /* of the sealed blocks: by offset, and by name */
     size_t seal_count;
+    uint64_t seals_ever;
     uint64_t taken[LAYOUT_BLOCKS / 64]; /* a bit for each place of the layout */
 };
 
@@ -96,6 +101,18 @@ tarn_status window_export(struct keep *keep, uint64_t offset, int *file);
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address);
 /* Removes the seal of a block that is being freed. Heap lock. */
 void keep_forget_locked(const struct store *store, uintptr_t address);
+/* A sealed block, as a save of the pool found it. */
+struct keep_sealed {
+    uint64_t offset, bytes;
+    uint64_t number; /* of its seal: no other has it */
+    char name[TARN_KEEP_NAME_BYTES];
+    unsigned char data[TARN_KEEP_DATA_BYTES];
+};
+/* Writes all to a list with room for LAYOUT_BLOCKS, by their addresses, and returns how many there
+ * are. */
+size_t keep_list(struct keep *keep, struct keep_sealed *list);
+/* Whether one has had its seal since it was listed. */
+bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed);
 /* Called when the pool has ended. */
 void keep_destroy(struct keep *keep);
 

@@ -25,7 +25,7 @@ struct saved {
     size_t size; /* 0: everything in it was left out */
     char *copy;
     void *mapping; /* the mapping that belongs to this entry; NULL: the copy is in another entry's
-                      mapping */
+                      mapping, or the caller's */
     size_t mapped; /* bytes */
 };
 
@@ -45,18 +45,31 @@ struct staging {
 static struct object_pool saved_objects = OBJECT_POOL(struct saved);
 static struct object_pool staging_objects = OBJECT_POOL(struct staging);
 
-tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size)
+tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, char *copy)
 {
     struct saved *saved = object_alloc(&saved_objects);
-    void *copy = saved ? pages_map(size) : NULL;
-    if (!copy) {
-        object_free(&saved_objects, saved);
+    if (!saved)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory to keep track of the contents of a pool");
+    *saved = (struct saved){.next = contents->saved, .start = start, .size = size, .copy = copy};
+    contents->saved = saved;
+    return TARN_OK;
+}
+
+tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size)
+{
+    void *copy = pages_map(size);
+    if (!copy)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "no host memory for %zu bytes of the contents of a pool", size);
+    tarn_status status = contents_place(contents, start, size, copy);
+    if (status) {
+        pages_unmap(copy, size);
+        return status;
     }
     pages_prefer_large(copy, size);
-    *saved = (struct saved){contents->saved, start, size, copy, copy, size};
-    contents->saved = saved;
+    contents->saved->mapping = copy;
+    contents->saved->mapped = size;
     return TARN_OK;
 }
 

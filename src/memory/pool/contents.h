@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The contents of a pool's live blocks, in host memory while the pool is suspended. Only the thread
- * that changes the pool's state uses them; it bars known captures. No lock held. */
+/* The contents of a pool's live blocks, in host memory while the pool is suspended; of a kept pool
+ * also while it is saved to a file, or loaded. One thread at a time uses them; it bars known
+ * captures. No lock held. */
 #ifndef TARN_MEMORY_CONTENTS_H
 #define TARN_MEMORY_CONTENTS_H
 
@@ -30,6 +31,8 @@ extern struct contents_staging {
 
 /* Adds host memory for the contents of a range of addresses. */
 tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size);
+/* The same with memory of the caller, `copy`, which lasts until the contents are dropped. */
+tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, char *copy);
 /* Drops the contents of a free range of addresses before it leaves the pool, since other memory may
  * come there. No copies are in progress. TARN_ERROR_OUT_OF_HOST_MEMORY: call it again later. */
 tarn_status contents_leave_out(struct contents *contents, uintptr_t start, size_t size);

@@ -534,6 +534,16 @@ static void fuzz_tarn_pool_block_unseal(void)
     (void)tarn_pool_block_unseal(any_pointer());
 }
 
+static void fuzz_tarn_pool_save(void)
+{
+    (void)tarn_pool_save(any_object(world.pools), -1);
+}
+
+static void fuzz_tarn_pool_load(void)
+{
+    (void)tarn_pool_load(any_object(world.pools), -1);
+}
+
 static void fuzz_tarn_pool_block_find(void)
 {
     tarn_sealed_block block = {.size = struct_size(sizeof block)};
@@ -567,6 +577,8 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_block_seal),
     CALL(tarn_pool_block_unseal),
     CALL(tarn_pool_block_find),
+    CALL(tarn_pool_save),
+    CALL(tarn_pool_load),
     CALL(tarn_pool_default),
     CALL(tarn_pool_retain),
     CALL(tarn_pool_release),
