@@ -308,6 +308,8 @@ static tarn_status begin_locked(struct host_device *device, driver_stream handle
     }
     ids++;
     capture->next = captures;
+    if (captures)
+        captures->previous = capture;
     captures = capture;
     atomic_fetch_add(&host.captures, 1);
     return TARN_OK;
@@ -341,10 +343,9 @@ static struct host_graph *capture_over(struct host_capture *capture)
         stream->capture = NULL;
         host_nodes_free(&stream->nodes);
     }
-    struct host_capture **link = &captures;
-    while (*link != capture)
-        link = &(*link)->next;
-    *link = capture->next;
+    *(capture->previous ? &capture->previous->next : &captures) = capture->next;
+    if (capture->next)
+        capture->next->previous = capture->previous;
     object_free(&capture_objects, capture);
     return graph;
 }

@@ -64,7 +64,7 @@ void host_events_finish_locked(void);
 
 /* An open capture. */
 struct host_capture {
-    struct host_capture *next;
+    struct host_capture *next, *previous; /* of all open ones */
     uint64_t id;
     enum driver_capture_mode mode;
     unsigned thread; /* the thread that began it */
