@@ -586,6 +586,36 @@ static void no_call_costs_more_for_all_the_others(void)
     }
 }
 
+#define GRAPHS 40000 /* so many that a look at each shows */
+
+static void graphs_grow(void **graphs, size_t from, size_t to)
+{
+    for (; from < to; from++) {
+        OK(tarn_pool_capture_begin(bystanders[0], capturing, TARN_CAPTURE_RELAXED));
+        OK(tarn_capture_end(capturing, &graphs[from]));
+    }
+}
+
+/* The end of a capture does not look at all graphs that hold pools. */
+static void a_capture_costs_no_more_beside_many_graphs(void)
+{
+    void **graphs = room_for(GRAPHS, sizeof *graphs);
+    host_start_with(1, MEMORY);
+    own = lease(0);
+    capturing = lease(0);
+    pools_grow(1);
+    graphs_grow(graphs, 0, FEW);
+    double few = cost(cost_of_a_capture, INFINITY);
+    graphs_grow(graphs, FEW, GRAPHS);
+    double many = cost(cost_of_a_capture, bound(few));
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "a capture", few, FEW, many, GRAPHS);
+    fflush(stdout);
+    CHECK(many < bound(few));
+    for (size_t i = 0; i < GRAPHS; i++)
+        OK(tarn_host_graph_destroy(graphs[i]));
+    free(graphs);
+}
+
 /* Shortages ------------------------------------------------------------------------------------ */
 
 /* The device is full, and one pool helps out. */
@@ -737,6 +767,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(ten_thousand_of_everything),
         CHILD_TEST(no_call_costs_more_for_all_the_others),
+        CHILD_TEST(a_capture_costs_no_more_beside_many_graphs),
         CHILD_TEST(help_costs_no_more_beside_pools_that_give_none),
         CHILD_TEST(a_shortage_costs_no_more_for_what_might_have_helped),
         CHILD_TEST(growth_costs_no_more_while_garbage_is_collected),

@@ -1,33 +1,66 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool. Owns the list of which graph holds which pool. The scope of
+/* Captures and graphs that use a pool. Owns the set of which graph holds which pool. The scope of
  * a capture has the reference to its pool. For a graph, the driver keeps the reference and reports
  * when the graph has ended. */
 #include "memory/pool/graph.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/tree.h"
 #include "device/capture.h"
 #include "memory/heap/heap.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
 #include "memory/settings/hooks.h"
 
-/* What a graph holds. It stays in the list until the driver says that the graph has ended. Then the
- * next thread that adds to the list or searches it takes it out. */
+/* What a graph holds. It stays in the set until the driver says that the graph has ended. Then the
+ * next thread that adds to the set or searches it takes it out. */
 struct graph_hold {
-    struct graph_hold *next; /* holds_lock */
+    struct tree_node node;         /* holds_lock */
+    struct graph_hold *next_ended; /* in `ended_holds` */
     driver_graph graph;
     struct pool *pool;
     uint64_t id[2]; /* of the pool */
     int device;
     struct pinned_keeper *pinned; /* keeper of the pinned memory that its capture used; or NULL */
-    atomic_bool ended;
 };
 
 static mutex holds_lock = MUTEX_INITIALIZER(LOCK_GRAPH_HOLDS);
-static struct graph_hold *holds; /* holds_lock */
+static struct tree holds;                        /* holds_lock: by graph, device and pool */
+static _Atomic(struct graph_hold *) ended_holds; /* a stack */
 static struct object_pool hold_objects = OBJECT_POOL(struct graph_hold);
+
+#define HOLD_OF(at) TREE_ENTRY(at, struct graph_hold, node)
+
+static int compare(const struct graph_hold *a, const struct graph_hold *b)
+{
+    if (a->graph != b->graph)
+        return (uintptr_t)a->graph < (uintptr_t)b->graph ? -1 : 1;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    if (a->id[0] != b->id[0])
+        return a->id[0] < b->id[0] ? -1 : 1;
+    return a->id[1] == b->id[1] ? 0 : a->id[1] < b->id[1] ? -1 : 1;
+}
+
+static bool is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return compare(HOLD_OF(a), HOLD_OF(b)) < 0;
+}
+
+static bool is_not_before(const struct tree_node *node, uint64_t hold)
+{
+    return compare(HOLD_OF(node), (const struct graph_hold *)(uintptr_t)hold) >= 0;
+}
+
+/* From here on another thread may free it. Takes no lock. */
+static void end(struct graph_hold *hold)
+{
+    hold->next_ended = atomic_load(&ended_holds);
+    while (!atomic_compare_exchange_weak(&ended_holds, &hold->next_ended, hold))
+        ;
+}
 
 /* Runs in a thread of the driver: makes no calls and takes no lock. */
 static void graph_ended(void *argument)
@@ -36,21 +69,19 @@ static void graph_ended(void *argument)
     struct pool *pool = hold->pool;
     if (hold->pinned)
         pinned_capture_over(hold->pinned);
-    atomic_store_explicit(&hold->ended, true, memory_order_release); /* from here on another thread
-                                                                        may free it */
+    end(hold);
     pool_hold_end(pool);
 }
 
 static void sweep_locked(void)
 {
-    for (struct graph_hold **place = &holds; *place;) {
-        struct graph_hold *hold = *place;
-        if (!atomic_load_explicit(&hold->ended, memory_order_acquire)) {
-            place = &hold->next;
-            continue;
-        }
-        *place = hold->next;
+    struct graph_hold *hold =
+        atomic_load(&ended_holds) ? atomic_exchange(&ended_holds, NULL) : NULL;
+    while (hold) {
+        struct graph_hold *next = hold->next_ended;
+        tree_remove(&holds, &hold->node);
         object_free(&hold_objects, hold);
+        hold = next;
     }
 }
 
@@ -69,23 +100,21 @@ static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, in
                                 .pinned = pinned};
     mutex_lock(&holds_lock);
     sweep_locked();
-    hold->next = holds;
-    holds = hold;
+    tree_insert_by(&holds, &hold->node, is_before);
     mutex_unlock(&holds_lock);
     tarn_status status = driver->graph_hold(device, graph, graph_ended, hold);
     if (status) /* the driver will not call graph_ended() */
-        atomic_store_explicit(&hold->ended, true, memory_order_release);
+        end(hold);
     return device_note(device_at(device), status);
 }
 
 bool graph_holds_pool(driver_graph graph, int device, const uint64_t id[2])
 {
-    bool found = false;
+    const struct graph_hold wanted = {.graph = graph, .device = device, .id = {id[0], id[1]}};
     mutex_lock(&holds_lock);
     sweep_locked();
-    for (const struct graph_hold *hold = holds; hold && !found; hold = hold->next)
-        found = hold->graph == graph && hold->device == device && hold->id[0] == id[0] &&
-                hold->id[1] == id[1];
+    struct tree_node *node = tree_find_first(&holds, is_not_before, (uintptr_t)&wanted);
+    bool found = node && compare(HOLD_OF(node), &wanted) == 0;
     mutex_unlock(&holds_lock);
     return found;
 }
