@@ -8,9 +8,12 @@
 
 #include "driver/driver.h"
 
+#include <pthread.h>
+
 #define SIZE MIB          /* of a workspace */
 #define ALLOWED (4 * MIB) /* of unused ones */
 #define STREAMS 20
+#define THREADS 8
 
 static tarn_library library;
 
@@ -151,6 +154,27 @@ static void test_unused_ones_are_few(void **state)
     assert_true(workspace_stats().count >= STREAMS);
 }
 
+static void *use_them(void *unused)
+{
+    use_many_streams();
+    return unused;
+}
+
+/* The limit is the device's: not each thread has its own. */
+static void test_unused_ones_of_many_threads_are_few(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    begin();
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_them, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_true(workspace_stats().bytes <= ALLOWED + THREADS * SIZE); /* and the bound ones */
+    use_many_streams();
+    assert_true(workspace_stats().bytes <= ALLOWED + THREADS * SIZE);
+}
+
 static void test_the_least_recently_used_goes_first(void **state)
 {
     (void)state;
@@ -268,6 +292,7 @@ int main(void)
         WORKSPACE_TEST(test_where_the_driver_does_not_report_an_end),
         WORKSPACE_TEST(test_a_bound_one_waits_for_its_owner),
         WORKSPACE_TEST(test_unused_ones_are_few),
+        WORKSPACE_TEST(test_unused_ones_of_many_threads_are_few),
         WORKSPACE_TEST(test_the_least_recently_used_goes_first),
         WORKSPACE_TEST(test_a_graph_is_replayed_after_the_limit_was_reached),
         WORKSPACE_TEST(test_what_an_unknown_capture_shares_stays),

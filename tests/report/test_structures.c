@@ -213,6 +213,25 @@ static void a_newer_caller_has_more_fields(void **state)
     }
 }
 
+/* Where all except the size is 0, a structure means the same as none. */
+static void all_zero_is_the_default(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        bool is_alloc = strcmp(calls[i].name, "alloc") == 0;
+        if (is_asked_for(i) || strcmp(calls[i].name, "allocator") == 0 ||
+            !(calls[i].may_be_null || is_alloc))
+            continue; /* nobody can leave its fields out */
+        tarn_status none = calls[i].may_be_null ? calls[i].call(NULL) : TARN_OK;
+        settle();
+        tarn_status zero = calls[i].call(structure(calls[i].size, calls[i].size, 0));
+        settle();
+        if (zero != none)
+            fprintf(stderr, "%s: %s\n", calls[i].name, tarn_last_error());
+        GIVES(zero, none);
+    }
+}
+
 /* What lies in others or in lists. */
 _Static_assert(sizeof(tarn_stat) == 32 && sizeof(tarn_pinned_duration) == 40 &&
                    sizeof(tarn_pool_id) == 16 && sizeof(tarn_pool_block) == 48,
@@ -250,6 +269,7 @@ int main(void)
         cmocka_unit_test(sizes_that_nobody_has_are_refused_and_nothing_is_touched),
         cmocka_unit_test(an_older_caller_has_fewer_fields),
         cmocka_unit_test(a_newer_caller_has_more_fields),
+        cmocka_unit_test(all_zero_is_the_default),
         cmocka_unit_test(a_structure_means_the_same_to_all_versions),
     };
     const tarn_pool_options exportable = {.size = sizeof exportable, .exportable = true};
