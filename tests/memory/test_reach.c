@@ -30,6 +30,7 @@
 #endif
 #define SMALL 200 /* blocks of 4 KiB */
 #define FEW 24    /* looks at heaps, whatever their number */
+#define SOME 300  /* the same with walks that look at 64 heaps of nobody, or that may lend */
 
 static tarn_stream ours, theirs;
 static void *blocks[SMALL];
@@ -342,6 +343,167 @@ static void what_waits_may_be_compacted(void)
     nothing_is_left(0);
 }
 
+/* Memory that is not idle, or is anchored ------------------------------------------------------ */
+
+#define MS UINT64_C(1000000)
+#define CROWD_WAITING 1000 /* streams with work; a wait per piece takes time */
+
+static tarn_status tried_without_a_wait(size_t size, void **block)
+{
+    *block = NULL;
+    return tarn_alloc(
+        &(tarn_alloc_options){
+            .size = sizeof(tarn_alloc_options), .device = 0, .stream = ours, .wait = TARN_NO_WAIT},
+        size, block);
+}
+
+/* A block of 2 MiB, in a piece of its own, beside so many reserved bytes. */
+static void *piece_of(tarn_pool *pool, tarn_stream stream, size_t reserved)
+{
+    OK(tarn_device_limit_set(0, reserved + 2 * MIB));
+    return pool ? alloc_in(pool, stream, 2 * MIB) : alloc_on(stream, 2 * MIB);
+}
+
+/* While the oldest mark of a stream has not ended, no other heap of the stream is looked at. */
+static void a_failure_asks_each_busy_stream_once(void)
+{
+    size_t crowd = crowd_size();
+    void *block = NULL;
+    host_start_with(1, 96 * 1024 * MIB);
+    ours = lease(0);
+    theirs = lease(0);
+    first = calloc(crowd, sizeof *first);
+    second = calloc(crowd, sizeof *second);
+    CHECK(first && second);
+    for (size_t i = 0; i < crowd; i++) { /* pools that live on in a block */
+        tarn_pool *pool = pool_with((tarn_pool_options){0});
+        first[i] = piece_of(pool, theirs, i * 4 * MIB);
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+        second[i] = alloc_in(pool, theirs, 4096);
+        OK(tarn_pool_release(pool));
+    }
+    limit_to_reserved();
+    size_t all = crowd * 2 * MIB;
+    for (size_t i = 0; i < crowd; i++) {
+        work_on(theirs, first[i], 1, (i + 1) * MS);
+        OK(tarn_free(first[i]));
+        if ((i + 1) % (crowd / 10) == 0) /* records a mark for what was freed */
+            GIVES(tried_without_a_wait(all, &block), TARN_ERROR_NOT_READY);
+    }
+    verify(0);
+    uint64_t looks = arena_if_used(0)->looks, queries = calls_of(0, "event_query");
+    GIVES(tried_without_a_wait(all, &block), TARN_ERROR_NOT_READY);
+    fprintf(stderr, "a refusal beside %zu heaps that are not idle: %zu looks, %llu queries\n",
+            crowd, looks_since(looks), (unsigned long long)(calls_of(0, "event_query") - queries));
+    CHECK(looks_since(looks) <= SOME && calls_of(0, "event_query") - queries <= SOME);
+    time_pass(crowd * MS / 2); /* the first half is found, and no more */
+    OK(tried_without_a_wait(all * 4 / 10, &block));
+    OK(tarn_free(block));
+    GIVES(tried_without_a_wait(all * 6 / 10, &block), TARN_ERROR_NOT_READY);
+    verify(0);
+    time_pass(crowd * MS);
+    OK(tried_without_a_wait(all * 9 / 10, &block));
+    OK(tarn_free(block));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (size_t i = 0; i < crowd; i++)
+        OK(tarn_free(second[i]));
+    OK(tarn_stream_return(ours));
+    OK(tarn_stream_return(theirs));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(first);
+    free(second);
+}
+
+/* A request that waits again and again looks each time at the heaps whose work has ended, and not
+ * at all others. */
+static void a_wait_looks_at_what_has_ended(void)
+{
+    host_start_with(1, 96 * 1024 * MIB);
+    for (int used = 0; used < 2; used++) {
+        ours = lease(0);
+        streams = calloc(CROWD_WAITING, sizeof *streams);
+        first = calloc(CROWD_WAITING, sizeof *first);
+        CHECK(streams && first);
+        for (size_t i = 0; i < CROWD_WAITING; i++) {
+            streams[i] = lease(0);
+            first[i] = piece_of(NULL, streams[i], i * 2 * MIB);
+        }
+        limit_to_reserved();
+        for (size_t i = 0; i < CROWD_WAITING; i++) {
+            tarn_stream user = streams[used ? (i + 1) % CROWD_WAITING : i];
+            if (used)
+                OK(tarn_record_stream(first[i], user));
+            work_on(user, first[i], 1, (CROWD_WAITING - i) * MS);
+            OK(tarn_free(first[i]));
+        }
+        uint64_t looks = arena_if_used(0)->looks, queries = calls_of(0, "event_query");
+        void *block = tried(ours, (size_t)CROWD_WAITING * 2 * MIB);
+        CHECK(block);
+        fprintf(stderr, "a wait for %d streams: %zu looks, %llu queries\n", CROWD_WAITING,
+                looks_since(looks), (unsigned long long)(calls_of(0, "event_query") - queries));
+        CHECK(looks_since(looks) <= 200 * CROWD_WAITING &&
+              calls_of(0, "event_query") - queries <= 200 * CROWD_WAITING);
+        OK(tarn_free(block));
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+        for (size_t i = 0; i < CROWD_WAITING; i++)
+            OK(tarn_stream_return(streams[i]));
+        OK(tarn_stream_return(ours));
+        OK(tarn_device_trim(0, 0));
+        nothing_is_left(0);
+        free(streams);
+        free(first);
+    }
+}
+
+/* Anchored memory is looked at again when it has changed, or when an anchor is gone. */
+static void a_failure_looks_at_anchored_memory_once(void)
+{
+    size_t crowd = crowd_size(), which = crowd / 2;
+    host_start_with(1, 96 * 1024 * MIB);
+    ours = lease(0);
+    streams = calloc(crowd, sizeof *streams);
+    first = calloc(crowd, sizeof *first);
+    CHECK(streams && first);
+    for (size_t i = 0; i < crowd; i++) {
+        streams[i] = lease(0);
+        first[i] = piece_of(NULL, streams[i], i * 2 * MIB);
+        OK(tarn_anchor(first[i], 2 * MIB));
+    }
+    limit_to_reserved();
+    for (size_t i = 0; i < crowd; i++)
+        OK(tarn_free(first[i]));
+    CHECK(!tried(ours, 32 * MIB)); /* at all, once */
+    for (int round = 0; round < 3; round++) {
+        uint64_t looks = arena_if_used(0)->looks;
+        CHECK(!tried(ours, 32 * MIB));
+        fprintf(stderr, "a failure beside %zu heaps with anchored memory: %zu looks\n", crowd,
+                looks_since(looks));
+        CHECK(looks_since(looks) <= SOME);
+        verify(0);
+        if (round == 0) { /* what is used again is looked at */
+            OK(tarn_free(alloc_on(streams[which], MIB)));
+        } else if (round == 1) {
+            OK(tarn_unanchor(first[which], 2 * MIB));
+            void *block = tried(ours, 2 * MIB); /* what was behind it is there */
+            CHECK(block);
+            OK(tarn_free(block));
+            CHECK(!tried(ours, 32 * MIB)); /* at all, once more */
+        }
+    }
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (size_t i = 0; i < crowd; i++) {
+        if (i != which)
+            OK(tarn_unanchor(first[i], 2 * MIB));
+        OK(tarn_stream_return(streams[i]));
+    }
+    OK(tarn_stream_return(ours));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(streams);
+    free(first);
+}
+
 #define OLD 64 /* streams with a large segment that is free */
 
 static size_t segments_now(void)
@@ -536,8 +698,8 @@ static tarn_stream of_storm[STREAMS];
 static tarn_pool *pool_of_storm[POOLS];
 static struct live {
     pthread_mutex_t lock;
-    void *block;
-} live[LIVE]; /* any thread frees what another has allocated */
+    void *block, *anchor; /* an anchor may go after its block */
+} live[LIVE];             /* any thread frees what another has allocated */
 
 struct worker {
     pthread_t thread;
@@ -564,6 +726,22 @@ static void allocate_any(uint64_t *random, void **block)
         *block = NULL;
     else if (random_next(random) % 8 == 0)
         OK(tarn_record_stream(*block, of_storm[random_next(random) % STREAMS]));
+    if (!status && random_next(random) % 4 == 0)
+        work_on(of_storm[random_next(random) % STREAMS], *block, 1,
+                1000 + random_next(random) % MS);
+}
+
+/* Anchors a block, and frees it; or ends the anchor. */
+static void anchor_or_not(uint64_t *random, struct live *one)
+{
+    if (one->anchor && random_next(random) % 2) {
+        OK(tarn_unanchor(one->anchor, 1));
+        one->anchor = NULL;
+    } else if (!one->anchor && random_next(random) % 4 == 0 &&
+               tarn_alloc_on(of_storm[0], 3 * MIB, &one->anchor) == TARN_OK) {
+        OK(tarn_anchor(one->anchor, 1));
+        OK(tarn_free(one->anchor));
+    }
 }
 
 static void *work(void *argument)
@@ -578,6 +756,7 @@ static void *work(void *argument)
         } else {
             allocate_any(&worker->random, &one->block);
         }
+        anchor_or_not(&worker->random, one);
         pthread_mutex_unlock(&one->lock);
     }
     return NULL;
@@ -595,21 +774,28 @@ static void look_at_all_again(void)
     }
 }
 
-/* Takes what there is in blocks of a size. The failure at the end is no other after a look at
- * all. */
+/* Takes what there is in blocks of a size, first without a wait, while time stands still. The
+ * failure at the end of each is no other after a look at all. */
 static void exhaust(tarn_stream stream, size_t size, uint64_t *random)
 {
     void *taken[64], *block = NULL;
     size_t count = 0;
     tarn_pool *pool = random_next(random) % 2 ? pool_of_storm[random_next(random) % POOLS] : NULL;
-    while (count < 64 && (pool ? tarn_pool_alloc(pool, stream, size, &block)
-                               : tarn_alloc_on(stream, size, &block)) == TARN_OK)
-        taken[count++] = block;
-    CHECK(count < 64);
-    look_at_all_again();
-    GIVES(pool ? tarn_pool_alloc(pool, stream, size, &block) : tarn_alloc_on(stream, size, &block),
-          TARN_ERROR_OUT_OF_MEMORY);
-    verify(0);
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .pool = pool, .wait = TARN_NO_WAIT};
+    for (int waits = 0; waits < 2; waits++) {
+        options.wait = waits ? 0 : TARN_NO_WAIT;
+        tarn_status status;
+        while ((status = tarn_alloc(&options, size, &block)) == TARN_OK) {
+            CHECK(count < 64);
+            taken[count++] = block;
+        }
+        CHECK(status == TARN_ERROR_OUT_OF_MEMORY || (status == TARN_ERROR_NOT_READY && !waits));
+        verify(0);
+        look_at_all_again();
+        GIVES(tarn_alloc(&options, size, &block), status);
+        verify(0);
+    }
     while (count)
         OK(tarn_free(taken[--count]));
 }
@@ -646,13 +832,18 @@ static void no_heap_is_forgotten(void)
             pool_of_storm[round % POOLS] = pool_of_storm_made(round % POOLS);
         }
         if (round % 16 == 12) {
-            OK(tarn_pool_suspend(pool_of_storm[round % POOLS], true));
-            OK(tarn_pool_resume(pool_of_storm[round % POOLS]));
+            tarn_status status = tarn_pool_suspend(pool_of_storm[round % POOLS], true);
+            CHECK(status == TARN_OK || status == TARN_ERROR_BUSY); /* some of it is anchored */
+            if (!status)
+                OK(tarn_pool_resume(pool_of_storm[round % POOLS]));
         }
     }
-    for (int i = 0; i < LIVE; i++)
+    for (int i = 0; i < LIVE; i++) {
         if (live[i].block)
             OK(tarn_free(live[i].block));
+        if (live[i].anchor)
+            OK(tarn_unanchor(live[i].anchor, 1));
+    }
     for (int i = 0; i < POOLS; i++)
         OK(tarn_pool_release(pool_of_storm[i]));
     for (int i = 0; i < STREAMS; i++)
@@ -673,6 +864,9 @@ int main(void)
         CHILD_TEST(a_failure_looks_at_few_heaps),
         CHILD_TEST(a_failure_does_not_compact_in_vain),
         CHILD_TEST(what_waits_may_be_compacted),
+        CHILD_TEST(a_failure_asks_each_busy_stream_once),
+        CHILD_TEST(a_wait_looks_at_what_has_ended),
+        CHILD_TEST(a_failure_looks_at_anchored_memory_once),
         CHILD_TEST(a_collection_of_garbage_looks_at_few_heaps),
         CHILD_TEST(a_shortage_asks_only_pools_that_can_help),
         CHILD_TEST(a_registrable_pool_does_not_look_at_its_other_streams),

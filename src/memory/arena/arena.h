@@ -66,6 +66,12 @@ struct piece_list {
     size_t bytes;
 };
 
+/* Marks that heaps await (heap/idle/awaited.c). Under the arena's `sets_lock`. */
+struct awaited_tree {
+    struct tree marks; /* by stream, and then as they were recorded */
+    size_t waits;      /* the most waits until all that these heaps wait for has ended */
+};
+
 /* A set of heaps by number, the newest first (heap/sets.c). Under the arena's `sets_lock`. */
 struct heap_set {
     struct tree heaps;
@@ -153,6 +159,8 @@ struct store {
     struct tree aged;        /* sets_lock: its heaps with free large segments, by the one that has
                                 been free the longest */
     struct heap_sums sums;   /* sets_lock: sums over its heaps */
+
+    struct awaited_tree awaited; /* of its heaps that would be among `givers`, and await work */
 };
 
 struct arena {
@@ -233,6 +241,10 @@ struct arena {
                                                 (store_serves()) */
     struct heap_set givers;                  /* heaps of `common` that may have something for
                                                 others */
+    struct awaited_tree awaited;             /* of heaps that would be among `givers`, and await
+                                                work */
+    struct heap_set anchored;                /* heaps that await the end of an anchor */
+    atomic_bool unanchored;                  /* one has ended since a search looked at them */
     struct heap_set changed;                 /* heaps that have changed since `sums`, */
     struct heap_set changed_helpers;         /* and such heaps of pools with `use_on_oom` */
     struct heap_sums sums;                   /* sets_lock: over all heaps */

@@ -138,9 +138,10 @@ void pieces_anchor(const struct arena *arena, uintptr_t start, size_t size)
     count_anchors(arena, start, size, true);
 }
 
-void pieces_unanchor(const struct arena *arena, uintptr_t start, size_t size)
+void pieces_unanchor(struct arena *arena, uintptr_t start, size_t size)
 {
     count_anchors(arena, start, size, false);
+    awaited_unanchored(arena);
 }
 
 static tarn_mapping range_of(const struct run *run)

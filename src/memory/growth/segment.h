@@ -65,7 +65,7 @@ void segments_return(struct heap *heap);
  * the anchor is removed. Called with the lock of the block's heap held. */
 void pieces_anchor(const struct arena *arena, uintptr_t start, size_t size);
 /* Removes that anchor. Any lock may be held, or none. */
-void pieces_unanchor(const struct arena *arena, uintptr_t start, size_t size);
+void pieces_unanchor(struct arena *arena, uintptr_t start, size_t size);
 /* The mapping that observers know of the segment around an address of a live block. Called with the
  * lock of the block's heap held. */
 tarn_mapping segment_range(uintptr_t address);

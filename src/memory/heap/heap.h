@@ -72,6 +72,10 @@ struct heap {
                                             needed now */
     size_t free_bytes;                   /* in free spans */
     unsigned known;                      /* HEAP_*: what is known of its memory (sets.h) */
+    struct awaited awaited;              /* the mark of its own stream that it awaits */
+    struct awaited_tree *awaits;         /* where its awaited marks are; NULL: it awaits none */
+    size_t awaited_waits;                /* its part of that tree's `waits` */
+    bool awaited_kept;                   /* some mark of `awaited` or of a queue is kept */
     uint64_t states;                     /* the highest state number given to a zone so far */
     struct counters_splits splits;
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */

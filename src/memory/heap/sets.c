@@ -7,14 +7,16 @@
  * holds neither lock between two steps. It continues by the number of the last heap, which never
  * changes. So heaps may come and go during a walk.
  *
- * A heap is among the givers from each change until a search has found nothing in it. So searches
- * look at a heap once for all changes in between.
+ * A heap is among the givers from each change until a search has found nothing in it, or nothing
+ * before some work has ended (idle/awaited.c). So searches look at a heap once for all changes in
+ * between.
  *
  * The lenders may include heaps that have nothing to lend, but no heap that has something is
  * missing. The same is true of a stream's list of unmarked heaps, whose open batches need a mark
  * before the stream captures. */
 #include "memory/heap/heap.h"
 #include "memory/heap/help.h"
+#include "memory/heap/idle/awaited.h"
 #include "memory/heap/parked.h"
 
 #define HEAP_OF(at) (TREE_ENTRY(at, struct heap_member, node)->heap)
@@ -119,9 +121,7 @@ struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
     return newer(own, common);
 }
 
-/* Whether no heap of a store gives anything to another heap of it: its places are fixed, or graphs
- * use the addresses. */
-static bool gives_itself_nothing(const struct store *store)
+bool store_gives_itself_nothing(const struct store *store)
 {
     return store->kind.fixed || store_is_held(store);
 }
@@ -129,7 +129,7 @@ static bool gives_itself_nothing(const struct store *store)
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
-    bool others = gives_itself_nothing(wanting);
+    bool others = store_gives_itself_nothing(wanting);
     mutex_lock(&arena->sets_lock);
     struct heap *own = others ? NULL : next_locked(&wanting->givers, HEAPS_GIVING, heap);
     struct heap *common = next_locked(&arena->givers, HEAPS_GIVING, heap);
@@ -152,6 +152,15 @@ struct heap *heap_next_changed_helper(struct arena *arena, const struct heap *he
 {
     mutex_lock(&arena->sets_lock);
     struct heap *next = next_locked(&arena->changed_helpers, HEAPS_CHANGED, heap);
+    arena->looks += next != NULL;
+    mutex_unlock(&arena->sets_lock);
+    return next;
+}
+
+struct heap *heap_next_anchored(struct arena *arena, const struct heap *heap)
+{
+    mutex_lock(&arena->sets_lock);
+    struct heap *next = next_locked(&arena->anchored, HEAPS_ANCHORED, heap);
     arena->looks += next != NULL;
     mutex_unlock(&arena->sets_lock);
     return next;
@@ -182,23 +191,28 @@ void heap_enter_aside(struct heap *heap, struct store *store)
     enter(heap, HEAPS_ASIDE, store ? &store->aside : NULL);
 }
 
-/* Updates the two sets of heaps of which something is not known. */
+/* Updates the sets that depend on what is known of a heap. */
 static void enter_known(struct heap *heap, bool unused)
 {
     struct arena *arena = heap->arena;
     struct heap_set *givers = store_is_common(heap->store) ? &arena->givers : &heap->store->givers;
     bool helps = store_has(heap->store, STORE_HELPS);
     struct heap_set *changed = helps ? &arena->changed_helpers : &arena->changed;
-    enter(heap, HEAPS_GIVING, unused || heap->known & HEAP_BARE ? NULL : givers);
+    bool gives = !unused && !(heap->known & (HEAP_BARE | HEAP_AWAITS));
+    enter(heap, HEAPS_GIVING, gives ? givers : NULL);
     enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : changed);
+    enter(heap, HEAPS_ANCHORED, heap->known & HEAP_ANCHORED ? &arena->anchored : NULL);
 }
 
+/* A heap is among the givers before it awaits no more, so a search finds it here or there. */
 static void set_known_locked(struct heap *heap, unsigned known)
 {
     mutex_lock(&heap->arena->sets_lock);
     heap->known = known;
     enter_known(heap, !heap->sets[HEAPS_OF_STORE].set);
     mutex_unlock(&heap->arena->sets_lock);
+    if (heap->awaits && !(known & HEAP_AWAITS))
+        awaited_end_locked(heap);
 }
 
 void heap_changed_locked(struct heap *heap)
@@ -211,6 +225,11 @@ void heap_known_locked(struct heap *heap, unsigned known)
     set_known_locked(heap, heap->known | known);
 }
 
+void heap_known_end_locked(struct heap *heap, unsigned known)
+{
+    set_known_locked(heap, heap->known & ~known);
+}
+
 void heap_sets_update_locked(struct heap *heap, bool unused)
 {
     struct store *store = heap->store;
@@ -218,6 +237,7 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     bool behind = atomic_load(&store->left_behind), common = !unused && store_is_common(store);
     struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
     heap->lends = heap->lends && !unused;
+    heap->known &= ~(unsigned)(HEAP_AWAITS | HEAP_ANCHORED);
     mutex_lock(&arena->sets_lock);
     if (heap->offers) { /* they were another life's, or are no more: see heap_helps_locked() */
         heap_offer_end(heap);
@@ -233,6 +253,8 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     if (unused || heap->retired)
         unmarked_leave(heap);
     mutex_unlock(&arena->sets_lock);
+    if (heap->awaits) /* in the tree of its store, which may be another now */
+        awaited_end_locked(heap);
 }
 
 void heap_news_locked(struct heap *heap, size_t size)

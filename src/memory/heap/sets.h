@@ -20,6 +20,7 @@ enum heap_set_kind {
     HEAPS_GIVING,    /* a store's `givers`, or the arena's for memory that serves every store */
     HEAPS_CHANGED,   /* the arena's `changed`, or `changed_helpers` */
     HEAPS_ASIDE,     /* a store's `aside` */
+    HEAPS_ANCHORED,  /* the arena's `anchored` */
     HEAP_SETS
 };
 
@@ -40,9 +41,12 @@ struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
  * free or is taken, a block begins to wait, or a cache is used. Meanwhile the heap parks no blocks,
  * and its hands and caches are shut, so that the first change is made under the heap's lock. */
 enum {
-    HEAP_BARE = 1,   /* nothing in it could serve others, not even after a wait: not among the
-                        givers */
-    HEAP_SUMMED = 2, /* the sums contain its memory: not among the changed */
+    HEAP_BARE = 1,     /* nothing in it could serve others, not even after a wait: not among the
+                          givers */
+    HEAP_SUMMED = 2,   /* the sums contain its memory: not among the changed */
+    HEAP_AWAITS = 4,   /* nothing in it can serve others before one of the marks has ended that it
+                          awaits (idle/awaited.h): not among the givers */
+    HEAP_ANCHORED = 8, /* with HEAP_AWAITS: or before an anchor is gone */
 };
 
 /* What a heap could give, as it was when it was last looked at. By it, code that is short of memory
@@ -55,9 +59,16 @@ struct heap_gives {
     uint64_t slots;  /* of a heap that helps (help.h): the classes of which it has a free slot */
 };
 
-/* As heap_next_serving(), without bare heaps, and without those of the store itself if they give
- * each other nothing. So a search costs nothing for heaps that have nothing to give. */
+/* As heap_next_serving(), without heaps that are bare or await work, and without those of the store
+ * itself if they give each other nothing. So a search costs nothing for heaps that have nothing to
+ * give. */
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap);
+/* Whether no heap of a store gives anything to another heap of it: its places are fixed, or graphs
+ * use the addresses. */
+bool store_gives_itself_nothing(const struct store *store);
+/* The newest heap that is older than `heap` and awaits the end of an anchor; NULL starts and
+ * ends. */
+struct heap *heap_next_anchored(struct arena *arena, const struct heap *heap);
 /* The newest heap of the arena that is older than `heap` and may have changed since it was last
  * summed; NULL starts and ends. */
 struct heap *heap_next_changed(struct arena *arena, const struct heap *heap);
@@ -65,10 +76,11 @@ struct heap *heap_next_changed(struct arena *arena, const struct heap *heap);
 struct heap *heap_next_changed_helper(struct arena *arena, const struct heap *heap);
 /* Forgets what is known of a heap. Call when something in it changes. */
 void heap_changed_locked(struct heap *heap);
-/* Adds a flag to what is known of a heap. */
+/* Adds flags to what is known of a heap, or takes some away. */
 void heap_known_locked(struct heap *heap, unsigned known);
+void heap_known_end_locked(struct heap *heap, unsigned known);
 /* Called when a search has found nothing more to take. Makes the heap bare, if it really has
- * nothing. */
+ * nothing; or lets it await what holds its memory back. */
 void heap_bare_locked(struct heap *heap);
 /* Updates the heap's part of the store's and the arena's sums. */
 void heap_sum_locked(struct heap *heap);

@@ -651,6 +651,22 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
     }
 }
 
+bool span_covers_piece_locked(const struct heap *heap, const struct span *span)
+{
+    const struct arena *arena = heap->arena;
+    if (!heap->store->kind.pieces)
+        return !span->previous && !span->next;
+    if (span->size < arena->granule)
+        return false;
+    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
+        return true; /* it has no pieces now; they return with the resume */
+    uintptr_t end = span->start + span->size;
+    const struct piece *piece = arena_piece(arena, span->start);
+    if (piece->address < span->start && piece->address + piece->size < end)
+        piece = arena_piece(arena, piece->address + piece->size);
+    return piece->address >= span->start && piece->address + piece->size <= end;
+}
+
 bool span_has_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;

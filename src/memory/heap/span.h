@@ -187,6 +187,9 @@ bool span_is_free_segment_locked(const struct heap *heap, const struct span *spa
 /* Whether a free span contains a whole piece, or is a whole segment, that may leave it once it is
  * idle. */
 bool span_has_piece_locked(const struct heap *heap, const struct span *span);
+/* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
+ * now: it may not be idle, be anchored, or its pool may be held. */
+bool span_covers_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a span of at least `size` bytes is free. */
 bool heap_has_free_locked(const struct heap *heap, size_t size);
 /* Sets the order of a heap's free spans to that of its store. The heap has no memory. */

@@ -7,6 +7,7 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/help.h"
+#include "memory/heap/idle/awaited.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/parked.h"
 
@@ -16,24 +17,6 @@
 #define BY_LONGEST(node) TREE_ENTRY(node, struct heap, by_longest)
 #define BY_OLDEST(node) TREE_ENTRY(node, struct heap, by_oldest)
 
-/* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
- * now: it may not be idle, be anchored, or its pool may be held. */
-static bool has_piece_locked(const struct heap *heap, const struct span *span)
-{
-    const struct arena *arena = heap->arena;
-    if (!heap->store->kind.pieces)
-        return !span->previous && !span->next;
-    if (span->size < arena->granule)
-        return false;
-    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
-        return true; /* it has no pieces now; they return with the resume */
-    uintptr_t end = span->start + span->size;
-    const struct piece *piece = arena_piece(arena, span->start);
-    if (piece->address < span->start && piece->address + piece->size < end)
-        piece = arena_piece(arena, piece->address + piece->size);
-    return piece->address >= span->start && piece->address + piece->size <= end;
-}
-
 static bool has_any_piece_locked(const struct heap *heap)
 {
     bool pieces = heap->store->kind.pieces;
@@ -41,20 +24,23 @@ static bool has_any_piece_locked(const struct heap *heap)
         for (const struct tree_node *node = tree_last(&heap->zones[zone].free);
              node && (!pieces || SPAN_OF(node)->size >= heap->arena->granule);
              node = tree_previous(node))
-            if (has_piece_locked(heap, SPAN_OF(node)))
+            if (span_covers_piece_locked(heap, SPAN_OF(node)))
                 return true;
     return false;
 }
 
 void heap_bare_locked(struct heap *heap)
 {
-    if (heap->known & HEAP_BARE)
+    if (heap->known & (HEAP_BARE | HEAP_AWAITS))
         return;
     parked_end_locked(heap);
     caches_reclaim_locked(heap);
-    if (heap->waiting.blocks || has_any_piece_locked(heap) || !heap->sets[HEAPS_OF_STORE].set)
+    if (!heap->sets[HEAPS_OF_STORE].set)
         return;
-    heap_known_locked(heap, HEAP_BARE);
+    if (heap->waiting.blocks || has_any_piece_locked(heap))
+        heap_await_locked(heap);
+    else
+        heap_known_locked(heap, HEAP_BARE);
 }
 
 /* Sums --------------------------------------------------------------------------------------- */
@@ -211,7 +197,8 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     struct heap_gives gives = look_locked(heap);
     bool used = heap->sets[HEAPS_OF_STORE].set;
     bool giver = heap->sets[HEAPS_GIVING].set, changed = heap->sets[HEAPS_CHANGED].set;
-    if (used && (giver == !!(heap->known & HEAP_BARE) || changed == !!(heap->known & HEAP_SUMMED)))
+    bool nothing = heap->known & (HEAP_BARE | HEAP_AWAITS);
+    if (used && (giver == nothing || changed == !!(heap->known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
     if (heap->known && atomic_load(&heap->parked_count))
         return "the heap has parked blocks, and something is known of it";

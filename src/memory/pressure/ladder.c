@@ -46,6 +46,7 @@ struct climb {
     bool observers_asked, layer_above_asked; /* at any time in this climb */
     bool compacted;                          /* at any time in this climb */
     bool slabs_collected;                    /* since the last wait */
+    bool looked;                             /* at all marks that heaps await, in this climb */
     int takings;                             /* left until the next wait */
     struct stillness since;
     size_t waits;      /* left; SIZE_MAX: not counted yet */
@@ -232,6 +233,9 @@ static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
         return end(climb, reject(climb->heap));
+    if (!climb->looked)
+        awaited_look(climb->heap->store, SIZE_MAX);
+    climb->looked = true;
     if (climb->takings == 0 || !take_idle(climb))
         return ON;
     COUNT(climb->heap->store->counters, num_alloc_retries);
@@ -286,6 +290,8 @@ static bool wait_for_any(struct heap *own, uint64_t until, tarn_status *status)
          heap = heap_next_giving(own->store, heap))
         if (heap != own && heap_serves(heap, own->store))
             wait_any_add(&any, heap);
+    if (!any.ended)
+        awaited_add(&any, own->store);
     ranges_wait_add(&any, own->arena, NULL, true, until);
     return wait_any(&any, until, status);
 }
@@ -318,6 +324,8 @@ static enum outcome step_wait(struct climb *climb)
     }
     if (status)
         return end(climb, status);
+    if (waited)
+        awaited_look(climb->heap->store, MARKS_MOST); /* those that the wait was for */
     climb->since = stillness_begin(arena);
     climb->takings = TAKINGS;
     climb->slabs_collected = false;

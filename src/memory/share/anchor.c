@@ -17,7 +17,7 @@ struct anchor {
     uintptr_t start;
     size_t size; /* bytes */
     uint64_t count;
-    const struct arena *arena;
+    struct arena *arena;
     const struct store *store; /* compared only, never followed */
 };
 

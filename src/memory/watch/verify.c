@@ -275,8 +275,8 @@ static tarn_status sets_verify(struct heap *heap)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    const char *text = NULL;
     mutex_lock(&heap->lock);
+    const char *text = awaited_contradiction_locked(heap);
     bool has_memory = heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
     bool behind = atomic_load(&store->left_behind);
     const struct heap_set *nobodys = behind          ? &arena->abandoned
@@ -284,7 +284,9 @@ static tarn_status sets_verify(struct heap *heap)
                                                      : NULL;
     const struct heap_set *of = heap->sets[HEAPS_OF_STORE].set;
     mutex_lock(&arena->sets_lock);
-    if (of != &store->all && (of || has_memory || !heap->retired))
+    if (text)
+        ;
+    else if (of != &store->all && (of || has_memory || !heap->retired))
         text = "the heap is not in the set of its store";
     else if (of && heap->sets[HEAPS_COMMON].set !=
                        (behind || store_is_default(store) ? &arena->common : NULL))

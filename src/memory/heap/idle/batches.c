@@ -64,6 +64,17 @@ void heap_learn_foreign_locked(struct heap *heap)
     learn_locked(heap, true, true);
 }
 
+struct mark *batch_mark_locked(const struct heap *heap, uint64_t batch)
+{
+    const struct batches *batches = &heap->batches;
+    unsigned closed = 0;
+    while (closed < batches->count && batches->closed[closed].number < batch)
+        closed++;
+    if (closed == batches->count)
+        closed = 0;
+    return batches->count ? batches->closed[closed].mark : NULL;
+}
+
 tarn_status batches_end_prepare_locked(struct heap *heap)
 {
     parked_flush_locked(heap);

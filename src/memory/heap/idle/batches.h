@@ -37,6 +37,10 @@ void heap_learn_locked(struct heap *heap, bool close);
  * device wait for each other. So call this only to wait for the mark. */
 void heap_learn_foreign_locked(struct heap *heap);
 
+/* A mark to wait for until a batch may be idle: the batch's own; or the first closed batch's, while
+ * there are HEAP_BATCHES or this batch cannot be closed. NULL: there is none. */
+struct mark *batch_mark_locked(const struct heap *heap, uint64_t batch);
+
 /* Records the last mark of a heap whose life ends. On failure the batches are as before. */
 tarn_status batches_end_prepare_locked(struct heap *heap);
 /* After that: everything that is freed from now on joins the batch of the last mark, since nothing

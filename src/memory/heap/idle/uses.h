@@ -8,6 +8,7 @@
 
 #include "base/tree.h"
 #include "device/stream.h"
+#include "memory/heap/idle/awaited.h"
 
 struct debug_block;
 struct point;
@@ -76,6 +77,7 @@ struct use_queue {
     size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */
     struct use_list unmarked; /* no mark could be recorded yet */
+    struct awaited awaited;   /* the mark of the first marked use, while the heap awaits it */
 };
 
 /* The blocks of one heap that wait. A member of the heap, under its lock. A live block's uses are

@@ -84,6 +84,7 @@ static void queues_sweep_locked(struct heap *heap)
         }
         *place = queue->next;
         tree_remove(&heap->waiting.by_stream, &queue->by_stream);
+        mark_release(queue->awaited.mark);
         object_free(&all_queues, queue);
     }
     heap->waiting.unused = 0;
@@ -492,6 +493,7 @@ size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
     parked_flush_locked(heap);
+    awaited_release_locked(heap);
     for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
         look_at_queue_locked(&pass, queue);
     for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
@@ -563,14 +565,9 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark)
     heap_learn_foreign_locked(heap);
     if (batch <= heap->batches.idle)
         return true;
-    unsigned closed = 0;
-    while (closed < heap->batches.count && heap->batches.closed[closed].number < batch)
-        closed++;
-    if (closed == heap->batches.count)
-        closed = 0; /* all HEAP_BATCHES are closed: the batch cannot be closed before one has
-                       ended */
-    if (heap->batches.count && mark_can_wait(heap->batches.closed[closed].mark))
-        *mark = mark_keep(heap->batches.closed[closed].mark);
+    struct mark *batch_mark = batch_mark_locked(heap, batch);
+    if (batch_mark && mark_can_wait(batch_mark))
+        *mark = mark_keep(batch_mark);
     return *mark != NULL;
 }
 
@@ -648,8 +645,7 @@ static void uses_add_locked(struct wait_any *any, struct heap *heap)
     }
 }
 
-/* Adds the mark of the oldest batch that would make a piece idle. While HEAP_BATCHES are closed,
- * that batch cannot be closed: then it is the first closed one's. */
+/* Adds the mark of the oldest batch that would make a piece idle. */
 static void batch_add_locked(struct wait_any *any, struct heap *heap)
 {
     uint64_t batch = batch_oldest_locked(heap);
@@ -657,13 +653,9 @@ static void batch_add_locked(struct wait_any *any, struct heap *heap)
         return;
     heap_learn_foreign_locked(heap);
     any->ended = batch <= heap->batches.idle;
-    unsigned closed = 0;
-    while (closed < heap->batches.count && heap->batches.closed[closed].number < batch)
-        closed++;
-    if (closed == heap->batches.count)
-        closed = 0;
-    if (!any->ended && heap->batches.count)
-        wait_any_add_mark(any, heap->batches.closed[closed].mark);
+    struct mark *mark = any->ended ? NULL : batch_mark_locked(heap, batch);
+    if (mark)
+        wait_any_add_mark(any, mark);
 }
 
 void wait_any_add(struct wait_any *any, struct heap *heap)
@@ -700,10 +692,15 @@ static struct heap *next_heap(struct arena *arena, struct store *store, struct h
     return store ? heap_next_of(store, heap) : heap_next(arena, heap);
 }
 
+size_t heap_waits_locked(const struct heap *heap)
+{
+    return 4 * (heap->waiting.uses + HEAP_BATCHES + 1);
+}
+
 static size_t waits_of(struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    size_t waits = 4 * (heap->waiting.uses + HEAP_BATCHES + 1);
+    size_t waits = heap_waits_locked(heap);
     mutex_unlock(&heap->lock);
     return waits;
 }
@@ -719,7 +716,7 @@ size_t waits_ahead(struct arena *arena, struct store *store)
 
 size_t waits_ahead_serving(struct store *wanting)
 {
-    size_t waits = 0;
+    size_t waits = awaited_waits(wanting);
     for (struct heap *heap = heap_next_giving(wanting, NULL); heap;
          heap = heap_next_giving(wanting, heap))
         waits += waits_of(heap);

@@ -85,6 +85,8 @@ bool wait_any(struct wait_any *any, uint64_t until, tarn_status *status);
 size_t waits_ahead(struct arena *arena, struct store *store);
 /* The same for the heaps whose memory may serve a store. */
 size_t waits_ahead_serving(struct store *wanting);
+/* The same for one heap. */
+size_t heap_waits_locked(const struct heap *heap);
 
 /* Waits for all work queued so far that holds memory of a store back; if it is NULL, of the
  * arena. */
