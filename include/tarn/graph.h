@@ -98,8 +98,12 @@ typedef struct tarn_graph_reference {
     const char *remembered_at;      /* the call stack of tarn_graph_remember(), or of the end of the
                                        capture: "attention (model.c:41) < step (train.c:112)"; ""
                                        where it is not known or this is no finding */
-    const char *freed_at;           /* the same of the free of the remembered block. Both are valid
-                                       until the callback returns */
+    const char *freed_at;           /* the same of the free of the remembered block */
+    const char *allocated_at;       /* the same of its allocation, if the trace had its call stack
+                                       when the graph was remembered; else "" */
+    const char *region;             /* the regions that it was allocated in, "step 3/layer 7", if
+                                       the trace knew; else "". All texts are valid until the
+                                       callback returns */
 } tarn_graph_reference;
 
 /* What a check is to do. */

@@ -150,6 +150,23 @@ def test_a_graph_is_checked_by_its_handle():
             tarn.graph_check(**wrong)
 
 
+def test_a_finding_says_where_its_block_was_allocated():
+    lib, stream, graph = tarn.adaptors.lib, tarn.Stream(), ctypes.c_void_p()
+    tarn.trace_start(stacks="alloc")
+    with tarn.region("step 3"):
+        block = tarn.alloc(4096, stream=stream)
+    tarn.errors.check(lib.tarn_capture_begin(stream.value, 0))
+    tarn.errors.check(lib.tarn_host_fill(0, stream.native, block.ptr, 1, 4096))
+    tarn.errors.check(lib.tarn_capture_end(stream.value, ctypes.byref(graph)))
+    tarn.remember_graph(graph)
+    tarn.trace_stop()
+    block.close()
+    found, = tarn.graph_check(graph).findings
+    assert found.region == "step 3" and found.allocated_at
+    assert "tarn_alloc" not in found.allocated_at and "libtarn" not in found.allocated_at
+    tarn.errors.check(lib.tarn_host_graph_destroy(graph))
+
+
 class _CuPyStream:
     """A stream as CuPy's is, and its graph, of which CuPy 14 keeps only the executable."""
 

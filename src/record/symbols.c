@@ -95,6 +95,13 @@ static const void *own_base(void)
     return same ? NULL : own.dli_fbase;
 }
 
+bool symbol_is_own(uint64_t address)
+{
+    const void *own = own_base();
+    Dl_info info;
+    return own && dladdr((const void *)(uintptr_t)address, &info) && info.dli_fbase == own;
+}
+
 static Dwfl *open_libdw(void)
 {
     if (!atomic_load(&looked))

@@ -21,4 +21,7 @@ struct symbols *symbols_open(void);
 void symbols_find(struct symbols *symbols, uint64_t address, struct symbol *symbol);
 void symbols_close(struct symbols *symbols);
 
+/* Whether an address is in tarn itself, as in `own`. Needs no symbols. */
+bool symbol_is_own(uint64_t address);
+
 #endif

@@ -516,6 +516,46 @@ static void a_finding_has_both_stacks(void)
     CU(cu.cuGraphDestroy(graph));
 }
 
+/* Where the trace has seen the block allocated, when the graph was remembered. Here tarn's own
+ * frames are the program's, and come first. */
+static void look_at_origin(const tarn_graph_reference *reference, void *known)
+{
+    bool names = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
+    told++;
+    CHECK(!known == !reference->allocated_at[0] && !known == !reference->region[0]);
+    if (known)
+        CHECK(strstr(reference->allocated_at, names ? "alloc_on" : "report.cuda_graph_watch+0x") &&
+              strcmp(reference->region, "step 3/layer 7") == 0);
+}
+
+static void a_finding_says_where_its_block_was_allocated(void)
+{
+    begin();
+    const tarn_trace_options options = {.size = sizeof options, .stacks = TARN_TRACE_STACKS_ALLOC};
+    const tarn_graph_options all = {.size = sizeof all, .all = true};
+    for (size_t size = 512; size <= MIB; size *= 2048) {
+        char *before = alloc_on(stream, size);
+        OK(tarn_trace_start(&options));
+        OK(tarn_region_push("step 3"));
+        OK(tarn_region_push("layer 7"));
+        char *input = alloc_on(stream, size);
+        OK(tarn_region_pop());
+        OK(tarn_region_pop());
+        cu_graph graph = graph_of(input + 8), unknown = graph_of(before);
+        OK(tarn_graph_remember(graph, NULL));
+        OK(tarn_graph_remember(unknown, NULL));
+        OK(tarn_trace_stop());
+        OK(tarn_free(input));
+        told = 0;
+        OK(tarn_graph_check(graph, NULL, look_at_origin, &told, NULL));
+        OK(tarn_graph_check(unknown, &all, look_at_origin, NULL, NULL));
+        CHECK(told == 2);
+        CU(cu.cuGraphDestroy(graph));
+        CU(cu.cuGraphDestroy(unknown));
+        OK(tarn_free(before));
+    }
+}
+
 static struct {
     int count;
     tarn_debug_report last;
@@ -655,6 +695,7 @@ int main(void)
         HERE(an_executable_is_checked_by_number),
         HERE(a_graph_is_remembered_before_its_capture_ends),
         HERE(a_finding_has_both_stacks),
+        HERE(a_finding_says_where_its_block_was_allocated),
         HERE(a_child_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,6 +377,8 @@ class tarn_graph_reference(Structure):
         ("pool", tarn_pool_id),
         ("remembered_at", c_char_p),
         ("freed_at", c_char_p),
+        ("allocated_at", c_char_p),
+        ("region", c_char_p),
     ]
 
 class tarn_graph_options(Structure):

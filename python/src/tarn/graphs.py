@@ -36,6 +36,8 @@ class GraphReference(NamedTuple):
     tag: str  #: its tag
     remembered_at: str  #: the call stack of remember_graph(), or of the end of the capture; "" where it is not known
     freed_at: str  #: the same of the block's free
+    allocated_at: str  #: the same of its allocation, as the trace had it
+    region: str  #: the regions that it was allocated in: "step 3/layer 7"
 
 
 class GraphCheck(NamedTuple):
@@ -53,7 +55,8 @@ def _reference(found: Any) -> GraphReference:
     return GraphReference(_CERTAINTIES[found.certainty], _STATES[found.state], found.node, found.depth, _KINDS[found.kind],
                           (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
                           found.requested, (lib.tarn_tag_text(found.tag) or b"").decode(errors="replace"),
-                          found.remembered_at.decode(errors="replace"), found.freed_at.decode(errors="replace"))
+                          found.remembered_at.decode(errors="replace"), found.freed_at.decode(errors="replace"),
+                          found.allocated_at.decode(errors="replace"), found.region.decode(errors="replace"))
 
 
 def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remembered: Optional[int] = None) -> GraphCheck:

@@ -11,6 +11,8 @@
 #include "base/thread/cancel.h"
 #include "memory/debug/debug_block.h"
 #include "memory/settings/hooks.h"
+#include "record/symbols.h"
+#include "report/snapshot/notes.h"
 #include "report/start.h"
 
 #include <string.h>
@@ -29,11 +31,24 @@ static const char *const node_texts[] = {[TARN_GRAPH_KERNEL] = "kernel",
                                          [TARN_GRAPH_RELEASE] = "a free",
                                          [TARN_GRAPH_BATCH] = "a batch"};
 
+/* The call stack of the allocation, as far as the trace has it, without tarn's own frames. */
+static struct site allocated(const struct known *known)
+{
+    struct site site = {.count = 0};
+    const struct trace_stack *stack = intern_value(&trace_stacks, known->stack);
+    for (int i = 0; stack && i < TRACE_FRAMES && stack->frames[i] && site.count < SITE_FRAMES; i++)
+        if (site.count || !symbol_is_own(stack->frames[i]))
+            site.frames[site.count++] = (void *)(uintptr_t)stack->frames[i];
+    return site;
+}
+
 /* Reports what is certain, each block of a remembered graph once. */
 static void report(const struct check *check, const tarn_graph_reference *reference,
-                   const struct referred *referred)
+                   const struct known *known)
 {
     struct debug_text text = {0};
+    const struct referred *referred = known->referred;
+    const struct site origin = allocated(known);
     const tarn_block_info *block = &referred->block;
     const tarn_debug_report found = {
         .kind = TARN_DEBUG_GRAPH,
@@ -53,6 +68,7 @@ static void report(const struct check *check, const tarn_graph_reference *refere
                  reference->node, node_texts[reference->kind], reference->kernel[0] ? " " : "",
                  reference->kernel, reference->parameter);
     debug_describe(&text, &facts);
+    debug_append_site(&text, "allocated", &origin);
     debug_append_site(&text, "captured", &check->before->captured);
     if (referred_has_ended(referred))
         debug_append_site(&text, "freed", &referred->freed);
@@ -64,7 +80,7 @@ static void report_once(const struct check *check, const tarn_graph_reference *r
     struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
     if (debug_has(DEBUG_GRAPHS) && reference->certainty == TARN_GRAPH_CERTAIN && known &&
         known->referred && !atomic_exchange(&known->told, true))
-        report(check, reference, known->referred);
+        report(check, reference, known);
 }
 
 CALLS_BACK static void call(const tarn_graph_reference *reference,
@@ -80,14 +96,22 @@ CALLS_BACK static void call(const tarn_graph_reference *reference,
 static void tell(const struct check *check, tarn_graph_reference *reference,
                  void (*found)(const tarn_graph_reference *reference, void *user), void *user)
 {
-    char remembered[SITE_TEXT] = "", freed[SITE_TEXT] = "";
+    char remembered[SITE_TEXT] = "", freed[SITE_TEXT] = "", origin[SITE_TEXT] = "";
+    char region[NOTE_BYTES] = "";
     const struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
     if (check->before && reference->certainty)
         debug_site_text(&check->before->captured, remembered, sizeof remembered);
     if (known && known->referred && referred_has_ended(known->referred))
         debug_site_text(&known->referred->freed, freed, sizeof freed);
+    if (known && known->referred) {
+        const struct site site = allocated(known);
+        debug_site_text(&site, origin, sizeof origin);
+        note_text(known->region, 0, region);
+    }
     reference->remembered_at = remembered;
     reference->freed_at = freed;
+    reference->allocated_at = origin;
+    reference->region = region;
     call(reference, found, user);
 }
 

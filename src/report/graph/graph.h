@@ -27,6 +27,7 @@ struct known {
     uintptr_t value;
     struct referred *referred; /* NULL: no block was live there */
     atomic_bool told;          /* a finding about it was reported in debug mode */
+    uint32_t region, stack;    /* of the block's allocation, as the trace has them; 0: unknown */
 };
 
 /* What is remembered of a graph. Once it is listed, only the fields that name a lock and atomic
@@ -84,6 +85,12 @@ void remembered_found_nothing(struct remembered *used, uint64_t changes,
  * graph at most 16 pools. Returns how much there is: where that is more than `room`, the oldest
  * graphs are left out. */
 size_t remembered_sum_up(struct survey_graph *rows, size_t room);
+
+/* judge.c. What is where in memory; NULL with `status`: it could not be taken. */
+struct picture *picture_made(tarn_status *status);
+void picture_dropped(struct picture *picture); /* NULL is allowed */
+/* The run around an address; NULL: there is none. */
+const struct picture_run *run_around(const struct picture *picture, uintptr_t address);
 
 /* judge.c. Judges one word, and adds it to the summary. */
 tarn_graph_reference judge(struct check *check, size_t index);

@@ -12,37 +12,42 @@
 
 /* ---- What lies at an address now ---- */
 
+struct picture *picture_made(tarn_status *status)
+{
+    struct picture *picture = pages_alloc(sizeof *picture);
+    if (picture)
+        *status = picture_take(picture);
+    else
+        *status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to look at the memory");
+    if (!*status)
+        return picture;
+    picture_dropped(picture);
+    return NULL;
+}
+
+void picture_dropped(struct picture *picture)
+{
+    if (picture)
+        picture_finish(picture);
+    pages_free(picture, sizeof *picture);
+}
+
 /* NULL with check->status: it could not be taken. */
 static const struct picture *picture_of(struct check *check)
 {
-    if (check->picture || check->status)
-        return check->picture;
-    struct picture *picture = pages_alloc(sizeof *picture);
-    if (picture)
-        check->status = picture_take(picture);
-    else
-        check->status =
-            failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to look at the memory");
-    if (picture && check->status) {
-        picture_finish(picture);
-        pages_free(picture, sizeof *picture);
-    } else {
-        check->picture = picture;
-    }
+    if (!check->picture && !check->status)
+        check->picture = picture_made(&check->status);
     return check->picture;
 }
 
 void check_finish(struct check *check)
 {
-    if (check->picture) {
-        picture_finish(check->picture);
-        pages_free(check->picture, sizeof *check->picture);
-    }
+    picture_dropped(check->picture);
     words_finish(&check->words);
 }
 
-/* The run around an address; NULL: there is none. They are in the order of addresses. */
-static const struct picture_run *run_around(const struct picture *picture, uintptr_t address)
+/* Runs are in the order of addresses. */
+const struct picture_run *run_around(const struct picture *picture, uintptr_t address)
 {
     const struct picture_run *runs = picture_runs(picture);
     size_t low = 0, high = picture->runs.count;
@@ -280,7 +285,9 @@ tarn_graph_reference judge(struct check *check, size_t index)
                                       .address = (void *)(uintptr_t)word->value,
                                       .device = -1,
                                       .remembered_at = "",
-                                      .freed_at = ""};
+                                      .freed_at = "",
+                                      .allocated_at = "",
+                                      .region = ""};
     find_state(check, &reference, known);
     reference.certainty = certainty(check, index, &reference, known);
     count(&check->summary, reference.certainty);

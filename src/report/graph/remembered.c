@@ -212,6 +212,47 @@ static tarn_status note_blocks(struct remembered *made)
     return status;
 }
 
+/* The live block around an address; NULL: there is none. */
+static const struct picture_block *block_around(const struct picture *picture, uintptr_t address)
+{
+    const struct picture_run *run = run_around(picture, address);
+    size_t low = run ? run->first_block : 0, high = run ? low + run->block_count : 0;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct picture_block *block = &picture_blocks(picture)[middle];
+        if (address < block->address)
+            high = middle;
+        else if (address - block->address >= block->size)
+            low = middle + 1;
+        else
+            return block->state == PICTURE_LIVE ? block : NULL;
+    }
+    return NULL;
+}
+
+/* Notes where the blocks were allocated, as far as the trace knows. */
+static void note_origins(struct remembered *made)
+{
+    struct error_before before;
+    tarn_status status;
+    if (!trace_is_on())
+        return;
+    error_attempt_begin(&before);
+    struct picture *picture = picture_made(&status);
+    for (size_t i = 0; picture && i < made->known_count; i++) {
+        struct known *known = &made->known[i];
+        const struct picture_block *block =
+            known->referred ? block_around(picture, (uintptr_t)known->referred->block.base) : NULL;
+        if (!block || !block->record)
+            continue;
+        const struct trace_record *record = &picture->trace.records[block->record - 1];
+        known->region = record->region;
+        known->stack = record->stack;
+    }
+    picture_dropped(picture);
+    error_attempt_end(&before, TARN_OK);
+}
+
 /* One of the words before a word with the same kernel; the word itself: there is none near. */
 static size_t with_name(const struct graph_words *words, size_t index)
 {
@@ -271,6 +312,8 @@ tarn_status remember(driver_graph graph, struct graph_words *words, const struct
     tarn_status status = copy_names(made);
     if (!status)
         status = note_blocks(made);
+    if (!status)
+        note_origins(made);
     if (!status)
         status =
             device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, made));

@@ -328,6 +328,8 @@ typedef struct tarn_graph_reference {
     tarn_pool_id pool;
     const char *remembered_at;
     const char *freed_at;
+    const char *allocated_at;
+    const char *region;
 } tarn_graph_reference;
 typedef struct tarn_graph_options {
     size_t size;
