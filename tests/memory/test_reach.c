@@ -346,7 +346,7 @@ static void what_waits_may_be_compacted(void)
 /* Memory that is not idle, or is anchored ------------------------------------------------------ */
 
 #define MS UINT64_C(1000000)
-#define CROWD_WAITING 1000 /* streams with work; a wait per piece takes time */
+#define CROWD_WAITING 400 /* streams with work; a wait per piece takes time */
 
 static tarn_status tried_without_a_wait(size_t size, void **block)
 {
