@@ -144,7 +144,10 @@ run 0 plan --json --steps 100000000 "$work/apart.csv" && json 'a["reserved"] < 1
 
 # The table, and without an output nothing is written.
 cd "$work"
-run 0 plan "$data/small-4.pickle" && sed -n 2p "$work/out" | grep -q 'placed / lower bound: ' && says out 'planned: .* of .* allocations' && says out 'smallest device, with the plan' && ! grep -q written "$work/out"
+run 0 plan "$data/small-4.pickle" && sed -n 2p "$work/out" | grep -q '^a device of .*B is enough with the plan, one of .*B without$' && sed -n 3p "$work/out" | grep -q 'placed / lower bound: ' && says out 'planned: .* of .* allocations' && says out 'smallest device, with the plan' && ! grep -q written "$work/out"
+run 0 plan --seconds 0 "$data/small-4.pickle"
+sed -n 2p "$work/out" | grep -q '^with the plan at most .*B are reserved, for at most .*B requested$' || fail "no verdict: $(sed -n 2p "$work/out")"
+run 0 plan "$data/small-4.pickle"
 lacks out 'before the recording' && says out 'not planned: 1 other device of this file; --device N plans device N$'
 run 0 plan "$data/wrapped.pickle" && says out 'not planned: what was freed before the recording began, and the order of the [0-9]* blocks from before; record from the start'
 run 0 plan "$data/torn.pickle" && says out 'not planned: 1 request that failed; the smallest devices have room for it$' && lacks out 'other device'

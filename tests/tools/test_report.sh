@@ -88,6 +88,14 @@ run 0 report --json --at oom "$data/oom.pickle" && silent err && json 'a[0]["at"
 run 0 diff --json --at oom "$data/oom.pickle" "$data/well.pickle" && says err '^tarn diff: .*well.pickle: device 0 has no'
 run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times, the last of them:$'
 run 0 report "$data/state-only.pickle" && says out 'a state without a trace' && lacks out 'over time'
+python3 - "$work/full.pickle" <<'END'
+import pickle, sys
+blocks = [{"size": 3 << 20, "requested_size": 3 << 20, "state": "active_allocated"}, {"size": 1 << 20, "state": "inactive"}]
+with open(sys.argv[1], "wb") as out:
+    pickle.dump({"segments": [{"device": 0, "address": 1 << 40, "total_size": 4 << 20, "stream": 0, "blocks": blocks}]}, out, 4)
+END
+run 0 report "$work/full.pickle"
+[ "$(sed -n 2p "$work/out")" = '75.0 % of what is reserved are allocated.' ] || fail "no verdict on a state: $(sed -n 2p "$work/out")"
 run 0 report "$data/old.pickle" && says out ' events$'
 
 # A program that keeps nothing, a trace without segments, and segments without a trace.

@@ -394,12 +394,25 @@ static void print_limits(const struct arguments *arguments, const struct workloa
                workload->oom_count == 1 ? "it" : "them");
 }
 
+/* The sentence that the table begins with. */
+static void print_verdict(const struct findings *findings)
+{
+    if (findings->planned && findings->tarn)
+        printf("a device of %s is enough with the plan, one of %s without\n",
+               units_bytes(findings->planned).text, units_bytes(findings->tarn).text);
+    else
+        printf("with the plan at most %s are reserved, for at most %s requested\n",
+               units_bytes(findings->replay.peak_reserved).text,
+               units_bytes(findings->requested).text);
+}
+
 static void print_table(const struct arguments *arguments, const struct workload *workload,
                         const struct plan_draft *draft, const struct findings *findings)
 {
     const char *slash = strrchr(arguments->path, '/');
     uint64_t bound = findings->requested;
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
+    print_verdict(findings);
     char streams[80];
     describe_arenas(draft, streams, sizeof streams);
     printf("  placed / lower bound: %.5f%s\n",

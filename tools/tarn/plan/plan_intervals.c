@@ -150,13 +150,13 @@ static bool print_table(const struct instance *instance)
     const char *path = instance->options->path, *slash = strrchr(path, '/');
     printf("%s: %s blocks\n", slash ? slash + 1 : path,
            units_count(instance->intervals.count).text);
+    printf("  height      %22s  %.4f of the bound%s\n", units_count(result->height).text,
+           (double)result->height / (double)result->bound,
+           result->height <= result->proved ? "; no placement is lower" : "");
     printf("  lower bound %22s  the most that lives at one moment\n",
            units_count(result->bound).text);
     if (result->proved > result->bound)
         printf("  proved      %22s  no placement is lower\n", units_count(result->proved).text);
-    printf("  height      %22s  %.4f of the bound%s\n", units_count(result->height).text,
-           (double)result->height / (double)result->bound,
-           result->height <= result->proved ? "; no placement is lower" : "");
     printf("  %s tries, %s steps, %.2f s of processor time\n", units_count(result->tries).text,
            units_count(result->steps).text, instance->seconds);
     if (instance->options->output)

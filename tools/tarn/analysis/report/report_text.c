@@ -191,6 +191,9 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
         fprintf(out, "%s: at most %s are allocated.\n",
                 analysis->oom_count ? "Nothing to advise" : "It never runs out of memory",
                 units_bytes(analysis->at_peak.allocated).text);
+    else if (analysis->at_peak.reserved)
+        fprintf(out, "%.1f %% of what is reserved are allocated.\n",
+                100.0 * (double)analysis->at_peak.allocated / (double)analysis->at_peak.reserved);
     for (size_t i = 0; i < list.count; i++)
         report_print_wrapped(out, list.items[i].text, options);
     return true;
