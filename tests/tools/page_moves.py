@@ -5,6 +5,7 @@
 import os
 import pickle
 import re
+import shutil
 import time
 
 from selenium.webdriver.common.action_chains import ActionChains
@@ -51,7 +52,12 @@ def phones(browser):
     with open(long_names, "wb") as out:
         pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
     make_page("names", long_names)
-    pages = [os.path.join(OUT, name + ".html") for name in ("tarn", "no-stacks", "what-if", "names")]
+    several = []
+    for number in range(3):
+        several.append(os.path.join(OUT, f"workstation_of_a_group_with_a_long_name_{number}.pickle"))
+        shutil.copy(long_names, several[-1])
+    make_page("several", *several)
+    pages = [os.path.join(OUT, name + ".html") for name in ("tarn", "no-stacks", "what-if", "names", "several")]
     for page in pages:
         browser.open(page)
         browser.settle()
@@ -59,6 +65,8 @@ def phones(browser):
             return [...document.querySelectorAll('#calls svg text')].filter(text =>
                 text.getComputedTextLength() + 4 > Number(text.parentNode.querySelector('rect').getAttribute('width'))).map(text => text.textContent)"""), [])
         expect("width on a phone of " + page, browser.run("return document.documentElement.scrollWidth"), 390)
+        expect("what is wider than a phone in " + page, browser.run("""return [...document.querySelectorAll('header *, select, .buttons')].filter(
+            node => node.getBoundingClientRect().right > 390).map(node => node.id || node.className)"""), [])
         expect("what covers a phone", browser.run("return getComputedStyle(document.getElementById('filters')).position"), "static")
     browser.driver.get("file://" + make_page("viewer"))
     browser.wait("document.body.dataset.ready", "the viewer was not ready")
@@ -91,7 +99,37 @@ def wide_screens(browser):
         heights.append(tall)
     if heights[1] < 1.5 * heights[0]:
         fail(f"the chart is {heights} pixels high")
+    browser.open(os.path.join(OUT, "what-if.html"))
+    table = browser.run("return document.querySelector('#what-if table').getBoundingClientRect().width")
+    if not 1400 < table <= 1600:
+        fail(f"a table of five columns is {table} pixels wide")
     whole_screen(browser)
+
+
+def outlined(browser):
+    """The outline of a block that moves up and down with what lies below leaves the block to be seen."""
+    file = os.path.join(OUT, "moving.pickle")
+    place = lambda number: {"addr": (1 << 40) + (number << 28), "stream": 0, "frames": []}
+    events = [dict(place(0), action="alloc", size=64 << 20, user_metadata="below", time_us=0),
+              dict(place(1), action="alloc", size=32 << 20, user_metadata="above", time_us=1)]
+    events += [dict(place(2), action="alloc" if i % 2 else "free_completed", size=8 << 20, user_metadata="below", time_us=i) for i in range(3, 403)]
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    browser.open(make_page("moving", "--no-what-if", file))
+    browser.run("location.hash = 'block=1&by=tag'")
+    browser.filtered()
+    expect("chosen block", browser.run("return document.getElementById('block').textContent.includes('32.0')"), True)
+    share = browser.run("""
+        const canvas = document.querySelector('canvas.areas'), copy = document.createElement('canvas').getContext('2d');
+        [copy.canvas.width, copy.canvas.height] = [canvas.width, canvas.height];
+        copy.drawImage(canvas, 0, 0);
+        const top = Math.round(canvas.height * 0.2), {data} = copy.getImageData(Math.round(canvas.width * 0.3), top, 200, 10);
+        let dark = 0;
+        for (let i = 0; i < data.length; i += 4)
+            dark += data[i] + data[i + 1] + data[i + 2] < 200;
+        return 4 * dark / data.length""")
+    if share > 0.1:
+        fail(f"{share:.0%} of a chosen block are its outline")
 
 
 def pointed_at(browser, part):
@@ -156,4 +194,4 @@ def cursor(browser):
             fail(f"the cursor is not seen: {above} pixels above the peak, {below} below the axis")
 
 
-MOVES = [phones, wide_screens, pointer, cursor]
+MOVES = [phones, wide_screens, outlined, pointer, cursor]

@@ -24,7 +24,7 @@ function showComparison(before, after, by) {
     byId("compare-said").textContent = sayComparison(before, after, by, changes, states[1].allocated - states[0].allocated);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
     replaceContent("compare-tables",
-        makeTable("At the peak", [{name: ""}, number(a), number(b), number("growth")], rows),
+        makeTable("At the peak", [{name: ""}, number("A"), number("B"), number("growth")], rows),
         makeTable("What changed, by " + BY_NAMES[by], [number("growth"), number("A"), number("B"), {name: BY_NAMES[by]}],
             changes.slice(0, 40).map(change => [formatGrowth(change.after - change.before), formatBytes(change.before),
                 formatBytes(change.after), element("span", {},

@@ -482,8 +482,24 @@ class Timeline {
                 emit(k, columns.count);
         context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--text");
         context.lineWidth = 1.5;
-        for (const [left, top, width, height] of outline)
-            context.strokeRect(left, top, Math.max(1, width), Math.max(1, height));
+        this.strokeOutline(context, outline);
+    }
+
+    // Around the runs of one block. Where it moves it has a side between two long runs only: those of many short ones would cover it.
+    strokeOutline(context, runs) {
+        const end = run => run[0] + run[2], long = 8;
+        const sided = (one, other) => !one || !other || end(one) !== other[0] || Math.min(one[2], other[2]) >= long;
+        context.beginPath();
+        runs.forEach((run, k) => {
+            const [left, top, width, height] = run, right = left + Math.max(1, width), low = top + Math.max(1, height);
+            for (const [fromX, fromY, toX, toY, drawn] of [[left, top, right, top, true], [left, low, right, low, true],
+                [left, top, left, low, sided(runs[k - 1], run)], [right, top, right, low, sided(run, runs[k + 1])]])
+                if (drawn) {
+                    context.moveTo(fromX, fromY);
+                    context.lineTo(toX, toY);
+                }
+        });
+        context.stroke();
     }
 
     // What the axes of the view at hand say.
