@@ -7,6 +7,7 @@ import gzip
 import os
 import pickle
 import random
+import re
 
 from selenium.webdriver.common.keys import Keys
 
@@ -230,3 +231,18 @@ def many_events(browser):
           f"longest task {longest:.0f} ms while loading, {later:.0f} ms while zooming")
     never_blank(browser)
     os.remove(file)
+
+
+def thinned(browser):
+    """A page has at most two million events of a device, and says what it leaves out of more."""
+    file = os.path.join(OUT, "long.csv")
+    place = lambda i: f"0x{(i + 2) << 12:x},{64 + i % 1000}"
+    with open(file, "w", encoding="ascii") as out:
+        out.write("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00:000000,allocate,0x1000,1073741824,0x0\n")
+        out.writelines(f"1,00:00:{i // 50000:02d}:{20 * i % 1000000:06d},{action},{place(i)},0x0\n" for i in range(1_000_100) for action in ("allocate", "free"))
+    browser.open(make_page("long", "--no-what-if", file))
+    os.remove(file)
+    said = browser.run("return document.getElementById('partial').textContent")
+    if not re.fullmatch(r"The page leaves \d+ of 2,000,201 events out: .* The peak is exact; other sums are low by at most \d+ B\.", said.replace("\u00a0", " ")):
+        fail(f"a page that leaves events out says {said!r}")
+    expect("the peak", browser.run("return document.getElementById('sums').dataset.allocated"), str((1 << 30) + 1063))

@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
 from page_firefox import Firefox, in_firefox
-from page_many import exact_moves, many_events, speed
+from page_many import exact_moves, many_events, speed, thinned
 from page_moves import MOVES
 from page_send import RECORDINGS, above_the_fold, legend_labels, sent_to_others
 
@@ -759,7 +759,7 @@ PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
-    "many": [many_events],
+    "many": [many_events, thinned],
     "firefox": [in_firefox],
 }
 
