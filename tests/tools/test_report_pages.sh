@@ -41,6 +41,17 @@ for way in '--at oom' '--at end --by call_site --depth 5' '--fold train --top 3'
     page --no-what-if $way "$data/tarn.pickle"
 done
 
+# Where the project has a home on the web, each page leads to it; without one it has the name alone.
+echo 'var d3;' >"$work/d3.js"
+joined() # HOME: the foot of a page
+{
+    cmake -DPAGES="$TARN_SOURCE/tools/tarn/analysis/page" -DLIBRARY="$work/d3.js" -DVERSION=1.2.3 -DHOME="$1" -DOUTPUT="$work/joined.c" \
+        -P "$TARN_SOURCE/tools/join-page.cmake"
+    grep -o '<span id="maker">.*</span>' "$work/joined.c.html"
+}
+[ "$(joined https://tarn.example/)" = '<span id="maker"><a href="https://tarn.example/">tarn</a> 1.2.3</span>' ] || fail "no way home: $(joined https://tarn.example/)"
+[ "$(joined '')" = '<span id="maker">tarn 1.2.3</span>' ] || fail "a home that is not there: $(joined '')"
+
 # Moments from the first to the last: what is live then is what the groups have in all.
 for name in tarn streams expandable wrapped; do
     for at in 0 1 17 300 1000 1500 peak peak-reserved end; do
