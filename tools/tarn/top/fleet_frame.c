@@ -137,7 +137,8 @@ static void say_devices(struct top_frame *frame, const struct fleet *fleet,
     top_table_end(frame, look, table, 0);
 }
 
-/* What all processes have together, and the device with the least part free. */
+/* What all processes have together, and the device with the least part free. A process that was
+ * writing its page as long as the list waits for pages is counted apart. */
 static void say_verdict(struct top_frame *frame, const struct fleet *fleet,
                         const struct top_look *look)
 {
@@ -154,18 +155,22 @@ static void say_verdict(struct top_frame *frame, const struct fleet *fleet,
         fullest = device;
         most = part;
     }
-    size_t count = 0;
-    for (size_t i = 0; i < fleet->list->count; i++)
+    size_t count = 0, writing = 0;
+    for (size_t i = 0; i < fleet->list->count; i++) {
         count += fleet->list->entries[i].reading != NULL;
-    char device[256] = "";
+        writing += !fleet->list->entries[i].reading && !fleet->list->entries[i].foreign;
+    }
+    char device[256] = "", more[64] = "";
+    if (writing)
+        snprintf(more, sizeof more, "; %zu more %s writing", writing, writing == 1 ? "is" : "are");
     if (fullest && fleet->device_count == 1)
         snprintf(device, sizeof device, "; it is %.1f %% full", 100 * most);
     else if (fullest)
         snprintf(device, sizeof device, "; the fullest, %s, is %.1f %% full",
                  fleet_device_name(fullest), 100 * most);
-    top_say(frame, look, true, "%zu process%s ha%s %s on %zu device%s%s", count,
+    top_say(frame, look, true, "%zu process%s ha%s %s on %zu device%s%s%s", count,
             count == 1 ? "" : "es", count == 1 ? "s" : "ve", units_bytes(reserved).text,
-            fleet->device_count, fleet->device_count == 1 ? "" : "s", device);
+            fleet->device_count, fleet->device_count == 1 ? "" : "s", device, more);
     top_put(frame, "\n", 1);
 }
 
