@@ -51,6 +51,12 @@ typedef struct tarn_device_properties {
     int capability_major;  /* compute capability, first number; 0 on the host device */
     int capability_minor;  /* compute capability, second number */
     bool exportable;       /* memory can be exported to other processes: tarn/share.h */
+
+    /* The device's memory is the machine's, as on Jetson, GB10 and AMD's APUs. Then the default
+     * limit of device and pinned memory together is what the kernel and the control groups say is
+     * available, less a thirty-second part of the whole; it is read again at each growth. A limit
+     * that the program or the settings give takes its place. */
+    bool integrated;
 } tarn_device_properties;
 
 /* Returns the number of devices, at least 1 and at most TARN_MAX_DEVICES. They are counted once per
@@ -77,7 +83,8 @@ TARN_API tarn_status tarn_device_set(int device);
 TARN_API tarn_status tarn_device_adopt(int *device);
 
 /* Returns the free and the total bytes of a device, as the driver reports them now for all
- * processes. Memory that tarn has reserved is not free, even where no block lies in it.
+ * processes. Of an integrated device, the free bytes are those that the machine has available.
+ * Memory that tarn has reserved is not free, even where no block lies in it.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);
 

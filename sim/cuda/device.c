@@ -4,6 +4,7 @@
 /* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's
  * stack of them. */
 #include "base/thread/lock.h"
+#include "cuda/card.h"
 #include "cuda/sim_cuda.h"
 
 #include <stdatomic.h>
@@ -227,7 +228,8 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
         return CU_INVALID_DEVICE;
     if (!name || size <= 0)
         return CU_INVALID_VALUE;
-    snprintf(name, (size_t)size, "tarn simulated CUDA device");
+    const char *card = sim_card()->device;
+    snprintf(name, (size_t)size, "%s%starn simulated CUDA device", card, *card ? ", " : "");
     return CU_OK;
 }
 
@@ -246,10 +248,13 @@ cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
     return CU_OK;
 }
 
-/* There is no MIG here, so this UUID is the device's too. */
+/* A slice has one of its own; otherwise this is the device's too. */
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
-    return cuDeviceGetUuid(uuid, device);
+    cu_result code = cuDeviceGetUuid(uuid, device);
+    if (!code && sim_card()->slice)
+        uuid->bytes[14] = 1;
+    return code;
 }
 
 cu_result cuDeviceGetPCIBusId(char *text, int size, cu_device device)
@@ -277,6 +282,33 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
     return code;
 }
 
+static int attribute_of(const struct sim_card *card, cu_device_attribute attribute)
+{
+    enum { UNIFIED_ADDRESSING = 41, PAGEABLE = 88, HOST_PAGE_TABLES = 100 };
+    switch ((int)attribute) {
+    case CU_CAPABILITY_MAJOR:
+        return card->major;
+    case CU_CAPABILITY_MINOR:
+        return card->minor;
+    case CU_IS_INTEGRATED:
+        return card->integrated;
+    case CU_HAS_POSIX_FD:
+        return !card->no_posix_fd;
+    case CU_HAS_HOST_PIECES:
+        return !card->no_host_pieces;
+    case PAGEABLE:
+    case HOST_PAGE_TABLES:
+        return card->coherent;
+    case CU_HAS_PRIORITIES:
+    case CU_HAS_VIRTUAL_MEMORY:
+    case CU_HAS_RDMA:
+    case UNIFIED_ADDRESSING:
+        return true;
+    default:
+        return 0;
+    }
+}
+
 cu_result cuDeviceGetAttribute(int *value, cu_device_attribute attribute, cu_device device)
 {
     cu_result code = sim_enter_process("cuDeviceGetAttribute");
@@ -284,12 +316,7 @@ cu_result cuDeviceGetAttribute(int *value, cu_device_attribute attribute, cu_dev
         return code;
     if (!is_device(device))
         return CU_INVALID_DEVICE;
-    enum { UNIFIED_ADDRESSING = 41, MAJOR = 75, MINOR = 76 };
-    bool is_known = attribute == CU_HAS_PRIORITIES || attribute == CU_HAS_VIRTUAL_MEMORY ||
-                    attribute == CU_HAS_POSIX_FD || attribute == CU_HAS_RDMA ||
-                    attribute == UNIFIED_ADDRESSING;
-    is_known = is_known || attribute == CU_HAS_HOST_PIECES;
-    *value = attribute == MAJOR ? 9 : attribute == MINOR ? 0 : is_known;
+    *value = attribute_of(sim_card(), attribute);
     return CU_OK;
 }
 

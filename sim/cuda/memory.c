@@ -3,6 +3,7 @@
 
 /* Memory of the simulated libcuda. The uppermost byte of a piece's handle is its device, since
  * CUDA's calls do not name the device. */
+#include "cuda/card.h"
 #include "cuda/sim_cuda.h"
 #include "driver/host/host_memory.h"
 
@@ -240,6 +241,10 @@ static cu_result check_properties(const struct cu_allocation_properties *propert
     if (!properties || properties->type != CU_ALLOCATION_PINNED ||
         properties->handle_types > CU_HANDLE_POSIX_FD)
         return CU_INVALID_VALUE;
+    if (properties->handle_types && sim_card()->no_posix_fd)
+        return CU_NOT_SUPPORTED;
+    if (properties->location.type == CU_LOCATION_HOST_NUMA && sim_card()->no_host_pieces)
+        return CU_NOT_SUPPORTED;
     if (properties->location.type == CU_LOCATION_HOST_NUMA)
         return properties->location.id == 0 && !properties->handle_types ? CU_OK : CU_INVALID_VALUE;
     if (properties->location.type != CU_LOCATION_DEVICE)
@@ -280,6 +285,8 @@ cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment
         return code;
     if (!address || flags)
         return CU_INVALID_VALUE;
+    if (sim_card()->address_bits && size >> (sim_card()->address_bits - 1))
+        return CU_OUT_OF_MEMORY;
     code = sim_code(driver->reserve(device, size, alignment, &result));
     if (!code)
         *address = result;

@@ -21,6 +21,7 @@
  *
  *   TARN_SIM_CUDA_VERSION   the version that the driver claims, 13000 by default: cuGetProcAddress
  *                           does not find newer entry points
+ *   TARN_SIM_CARD           the machine that it simulates, by a name in card.h
  * and the variables of common/sim.h. */
 #ifndef SIM_CUDA_SIM_CUDA_H
 #define SIM_CUDA_SIM_CUDA_H

@@ -6,6 +6,7 @@
  * reported. If it is not set, nvmlInit_v2() fails, as without a driver. TARN_SIM_NVML_MEMORY is the
  * memory of every device, as "TOTAL:USED" in bytes. A test can make calls fail by number, as in the
  * libraries with handles. */
+#include "cuda/card.h"
 #include "vendor/common.h"
 
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 
 enum {
     OK = 0,
+    NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
@@ -133,6 +135,8 @@ SIM_EXPORT int nvmlDeviceGetMemoryInfo(const struct device *device, struct memor
         return code;
     if (device != &the_device)
         abort();
+    if (sim_card()->no_monitor)
+        return NOT_SUPPORTED;
     if (!text)
         return UNKNOWN;
     memory->total = strtoull(text, &end, 10);
@@ -149,6 +153,8 @@ SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct device *devi
         return code;
     if (device != &the_device)
         abort();
+    if (sim_card()->no_monitor)
+        return NOT_SUPPORTED;
     const char *at = getenv("TARN_SIM_PROCESSES");
     unsigned room = *count;
     *count = 0;

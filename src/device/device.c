@@ -336,6 +336,7 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
         .virtual_memory = known->virtual_memory,
         .alias = known->alias,
         .exportable = known->exportable,
+        .integrated = known->integrated,
         .capability_major = known->capability_major,
         .capability_minor = known->capability_minor,
     };

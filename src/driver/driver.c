@@ -7,6 +7,7 @@
  * constructors, and a constructor may use tarn. */
 #include "driver/driver.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/lock.h"
@@ -186,6 +187,14 @@ void driver_finish(void)
         atomic_store(&chosen, false);
     }
     mutex_unlock(&choice_lock);
+}
+
+size_t driver_free_bytes(bool integrated, size_t reported, size_t total)
+{
+    struct machine_memory memory;
+    if (!integrated || !machine_memory_get(&memory))
+        return reported;
+    return memory.available < total ? memory.available : total;
 }
 
 void driver_uuid_print(struct driver_identity *identity, const char *prefix,

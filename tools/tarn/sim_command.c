@@ -33,6 +33,10 @@ static const char help[] =
     "Options:\n"
     "      --devices N              The number of devices (1)\n"
     "      --device-memory SIZE     Memory of each device, such as 80G, 512MiB or in bytes (16G)\n"
+    "      --card NAME              The machine: orin, thor, gb10, wsl2, mig or gh200, with what "
+    "is "
+    "different there (a discrete\n"
+    "                               GPU that lacks nothing)\n"
     "      --cuda-version VERSION   The CUDA version that the driver reports, such as 11.4 (13.0)\n"
     "      --fail CALL:N:CODE       Make the N-th call of CALL fail with the vendor's CODE; with a "
     "+ after CODE, "
@@ -160,6 +164,15 @@ static bool take_version(void *arguments, const char *value)
            set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
 }
 
+static bool take_card(void *arguments, const char *value)
+{
+    static const char *const names[] = {"orin", "thor", "gb10", "wsl2", "mig", "gh200"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(value, names[i]) == 0)
+            return set(arguments, set_variable("TARN_SIM_CARD", value, false));
+    return false;
+}
+
 static bool take_failure(void *arguments, const char *value)
 {
     return is_rule(value, true) && set(arguments, set_variable("TARN_SIM_FAIL", value, true));
@@ -183,6 +196,7 @@ static bool take_driver(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "devices", .wants = "a number from 1 to 64", .take = take_devices},
     {.name = "device-memory", .wants = UNITS_WANTS_MEMORY, .take = take_memory},
+    {.name = "card", .wants = "orin, thor, gb10, wsl2, mig or gh200", .take = take_card},
     {.name = "cuda-version", .wants = "a version as 11.4", .take = take_version},
     {.name = "fail", .wants = "CALL:N:CODE, as cuMemCreate:3:2", .take = take_failure},
     {.name = "slow", .wants = "CALL:MS, as cuMemCreate:100", .take = take_delay},

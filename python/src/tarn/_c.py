@@ -320,6 +320,7 @@ class tarn_device_properties(Structure):
         ("capability_major", c_int),
         ("capability_minor", c_int),
         ("exportable", c_bool),
+        ("integrated", c_bool),
     ]
 
 class tarn_guard(Structure):

@@ -59,6 +59,7 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
         .virtual_memory = device->virtual_memory,
         .alias = device->virtual_memory,
         .exportable = device->posix_fd,
+        .integrated = device->integrated,
     };
     cu_result code = cuda.call.cuDeviceGetName(result.name, sizeof result.name, device->handle);
     if (code)
@@ -161,7 +162,7 @@ tarn_status cuda_memory_info(int device, size_t *free_bytes, size_t *total_bytes
     status = cuda_leave(&scope, code, "cuMemGetInfo");
     if (status)
         return status;
-    *free_bytes = available;
+    *free_bytes = driver_free_bytes(cuda.device[device].integrated, available, total);
     *total_bytes = total;
     return TARN_OK;
 }

@@ -29,8 +29,9 @@ struct cuda_device {
     cu_device handle;
     size_t memory, granule, recommended;              /* bytes */
     bool virtual_memory, posix_fd, rdma, host_pieces; /* what it supports */
-    int host_node;                                    /* the host's NUMA node for host pieces */
-    _Atomic(cu_context) context;                      /* the primary one, retained at the first use;
+    bool integrated;
+    int host_node;               /* the host's NUMA node for host pieces */
+    _Atomic(cu_context) context; /* the primary one, retained at the first use;
                                                          NULL before */
 };
 

@@ -184,6 +184,8 @@ static cu_result device_init(const struct cuda_calls *call, struct cuda_device *
     if (!code)
         code = ask(call, device, CU_HAS_POSIX_FD, &device->posix_fd);
     if (!code)
+        code = ask(call, device, CU_IS_INTEGRATED, &device->integrated);
+    if (!code)
         code = ask(call, device, CU_HAS_RDMA, &device->rdma);
     if (!code)
         code = ask(call, device, CU_HAS_HOST_PIECES, &device->host_pieces);

@@ -40,6 +40,7 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
         .capability_minor = device->capability_minor,
         .alias = false, /* a piece can be mapped at one address only */
         .exportable = device->virtual_memory && hip_shares(),
+        .integrated = device->integrated,
     };
     hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);
     if (code)
@@ -104,7 +105,7 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
     status = hip_leave(&scope, code, "hipMemGetInfo");
     if (status)
         return status;
-    *free_bytes = available;
+    *free_bytes = driver_free_bytes(hip.device[device].integrated, available, total);
     *total_bytes = total;
     return TARN_OK;
 }

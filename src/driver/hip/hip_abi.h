@@ -177,6 +177,7 @@ struct hip_set_node {
     X(HIP_COPY_ON_HOST, 0, hipMemcpyHostToHost)                           \
     X(HIP_COPY_ON_DEVICE, 3, hipMemcpyDeviceToDevice)                     \
     X(HIP_COPY_DEFAULT, 4, hipMemcpyDefault)                              \
+    X(HIP_IS_INTEGRATED, 16, hipDeviceAttributeIntegrated)                \
     X(HIP_CAPABILITY_MAJOR, 23, hipDeviceAttributeComputeCapabilityMajor) \
     X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor) \
     X(HIP_HAS_MEMORY_POOLS, 88, hipDeviceAttributeMemoryPoolsSupported)

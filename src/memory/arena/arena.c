@@ -8,6 +8,7 @@
 #include "memory/arena/arena.h"
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/generation.h"
@@ -270,6 +271,15 @@ bool arena_overlaps(uintptr_t start, size_t size)
     return false;
 }
 
+/* Claims the machine's memory for an integrated device. A limit that was set takes the place of
+ * what the machine has available. */
+static tarn_status claim(const struct arena *arena, size_t size, size_t limit, enum charge charge)
+{
+    if (!arena->device->properties.integrated)
+        return TARN_OK;
+    return machine_claim(size, charge == CHARGE_RETURN || limit != SIZE_MAX);
+}
+
 /* Whether leave_free_mb would still stay free. The driver's count does not include the `creating`
  * bytes yet. */
 static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
@@ -290,6 +300,8 @@ static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 void store_uncharge(struct store *store, size_t size, size_t creating)
 {
     struct arena *arena = store->arena;
+    if (arena->device->properties.integrated)
+        machine_claim_end(creating);
     mutex_lock(&arena->lock);
     arena->reserved -= store->counters ? size : 0;
     arena->creating -= creating;
@@ -316,7 +328,9 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
     size_t creating = arena->creating;
     mutex_unlock(&arena->lock);
     if (fits_device && fits_pool) {
-        tarn_status status = charge == CHARGE_RETURN ? TARN_OK : check_free(arena, size, creating);
+        tarn_status status = claim(arena, size, limit, charge);
+        if (!status && charge != CHARGE_RETURN)
+            status = check_free(arena, size, creating);
         if (status)
             store_uncharge(store, size, size);
         return status;

@@ -10,6 +10,7 @@
  * Registered memory comes from mmap() and is hidden from children of fork(). A page that a child
  * shared would be copied at the next write, away from the device. */
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/thread/clock.h"
 #include "base/thread/thread.h"
@@ -146,6 +147,14 @@ static bool moved_since(uint64_t moves)
 
 /* ---- Growth ---- */
 
+static size_t limit_now(void)
+{
+    mutex_lock(&pinned.lock);
+    size_t limit = pinned.limit;
+    mutex_unlock(&pinned.lock);
+    return limit;
+}
+
 /* Reserves the bytes in the limit. */
 static tarn_status growth_begin(size_t size, struct pinned_settings *settings)
 {
@@ -183,6 +192,22 @@ struct climb {
     uint64_t moves;             /* ended moves that the climb has seen, including its own */
 };
 
+/* Gets a segment's memory. An integrated device shares the machine's with it, so that both have one
+ * limit; a limit of pinned memory that was set takes its place. */
+static tarn_status source_take(struct pinned_segment *segment,
+                               const struct pinned_settings *settings, bool is_limited)
+{
+    bool shares = device_at(segment->device)->properties.integrated;
+    tarn_status status = shares ? machine_claim(segment->size, is_limited) : TARN_OK;
+    if (!status && settings->use_register)
+        status = source_register(segment, settings->register_threads);
+    else if (!status)
+        status = driver->host_alloc(segment->device, segment->size, &segment->address);
+    if (shares)
+        machine_claim_end(segment->size);
+    return status;
+}
+
 /* Gets a segment from the driver, and serves the request from it. TARN_ERROR_NO_ROOM if the segment
  * is too small for it. */
 static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
@@ -201,8 +226,7 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     segment->device = choose_device();
     segment->registered = settings.use_register;
     int64_t start = (int64_t)clock_ns();
-    status = settings.use_register ? source_register(segment, settings.register_threads)
-                                   : driver->host_alloc(segment->device, size, &segment->address);
+    status = source_take(segment, &settings, limit_now() != SIZE_MAX);
     (void)device_note(device_at(segment->device), status);
     int64_t ns = (int64_t)clock_ns() - start;
 
@@ -387,14 +411,6 @@ static bool wait_one(void)
 static bool decides(tarn_status status)
 {
     return status != TARN_ERROR_NO_ROOM && status != TARN_ERROR_OUT_OF_MEMORY;
-}
-
-static size_t limit_now(void)
-{
-    mutex_lock(&pinned.lock);
-    size_t limit = pinned.limit;
-    mutex_unlock(&pinned.lock);
-    return limit;
 }
 
 static tarn_status climb_once(struct climb *climb)

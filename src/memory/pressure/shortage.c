@@ -7,6 +7,7 @@
  * A remedy is named only if the facts show that it would have served this request, and never if it
  * is already on (pytorch/pytorch#173049). */
 #include "memory/pressure/shortage.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "device/capture.h"
@@ -62,6 +63,8 @@ struct facts {
     struct wait_facts waits[WAITS];         /* the streams for which most bytes wait, largest
                                                first */
     struct driver_process processes[SHOWN]; /* the largest other processes */
+    struct machine_memory
+        machine; /* of an integrated device without a limit; otherwise its reserve is 0 */
     bool captured;
 };
 
@@ -197,6 +200,8 @@ static void facts_collect(struct facts *facts)
         sum(facts->arena->device->number, &facts->workspaces, &facts->captured_workspaces);
     error_attempt_begin(&before);
     (void)driver->memory_info(facts->arena->device->number, &facts->driver_free, &facts->total);
+    if (facts->arena->device->properties.integrated && facts->limit == SIZE_MAX)
+        (void)machine_memory_get(&facts->machine);
     look_at_processes(facts);
     error_attempt_end(&before, TARN_OK);
 }
@@ -269,7 +274,10 @@ static void say_device(struct text *text, const struct facts *facts)
     if (facts->leave_free)
         say(text, ", of which leave_free_mb keeps %s", BYTES(facts->leave_free));
     say(text, ". tarn reserves %s", BYTES(facts->reserved));
-    if (facts->limit == SIZE_MAX)
+    if (facts->machine.reserve)
+        say(text, " (the limit is the machine's memory: %s are available, of which %s are kept)",
+            BYTES(facts->machine.available), BYTES(facts->machine.reserve));
+    else if (facts->limit == SIZE_MAX)
         say(text, " (no limit is set)");
     else
         say(text, " (the limit is %s)", BYTES(facts->limit));
@@ -346,8 +354,9 @@ static void say_others(struct text *text, const struct facts *facts)
 /* Bytes of the request that the driver does not have. */
 static size_t missing_of(const struct facts *facts)
 {
-    size_t there =
-        facts->driver_free > facts->leave_free ? facts->driver_free - facts->leave_free : 0;
+    size_t kept =
+        facts->leave_free > facts->machine.reserve ? facts->leave_free : facts->machine.reserve;
+    size_t there = facts->driver_free > kept ? facts->driver_free - kept : 0;
     return facts->size > there ? facts->size - there : 0;
 }
 
@@ -384,6 +393,16 @@ static bool say_limit(struct text *text, const struct facts *facts)
         say(text, "a higher limit of the pool (tarn_pool_limit_set()) would have let it through");
     else
         say(text, "a higher limit (tarn_device_limit_set(), limit_mb) would have let it through");
+    return true;
+}
+
+/* The machine's memory is what is short. */
+static bool say_machine(struct text *text, const struct facts *facts)
+{
+    if (!facts->machine.reserve || !missing_of(facts))
+        return false;
+    say(text, "the machine's memory is short, which the device shares: end what fills it, or set a "
+              "limit (limit_mb) if it may swap");
     return true;
 }
 
@@ -505,11 +524,11 @@ static bool say_live(struct text *text, const struct facts *facts)
 
 typedef bool (*remedy)(struct text *text, const struct facts *facts);
 
-static const remedy of_requests[] = {say_too_large,  say_limit,    say_leave_free, say_waiting,
-                                     say_idle_pool,  say_segments, say_tied,       say_foreign,
-                                     say_workspaces, say_live};
-static const remedy of_resumes[] = {say_limit, say_leave_free, say_waiting, say_idle_pool,
-                                    say_foreign};
+static const remedy of_requests[] = {say_too_large, say_limit,      say_machine,  say_leave_free,
+                                     say_waiting,   say_idle_pool,  say_segments, say_tied,
+                                     say_foreign,   say_workspaces, say_live};
+static const remedy of_resumes[] = {say_limit,   say_machine,   say_leave_free,
+                                    say_waiting, say_idle_pool, say_foreign};
 
 static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies,
                          size_t count)

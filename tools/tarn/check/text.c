@@ -58,6 +58,8 @@ static void device(const json_t *at, FILE *out)
     }
     fprintf(out, ", %s", units_bytes((uint64_t)number_of(at, "memory")).text);
     fprintf(out, " (%s free)", units_bytes((uint64_t)number_of(at, "free")).text);
+    if (is_true(at, "integrated"))
+        fputs(", integrated: the limit is the machine's memory", out);
     if (*text_of(at, "capability"))
         fprintf(out, ", capability %s", text_of(at, "capability"));
     if (is_true(at, "virtual_memory"))

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads /proc/meminfo and the control groups, and keeps the sum of claims. cudaMemGetInfo() and
+ * cuMemGetInfo() say MemFree on an integrated GPU, without the page cache, which the kernel gives
+ * up (ollama/ollama#12283, sgl-project/sglang#10075). MemAvailable is the kernel's own estimate
+ * (proc_pid_status(5), Documentation/filesystems/proc.rst). A group's files are those of
+ * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. Nothing is allocated. */
+#include "base/machine.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/thread/cancel.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT 8192    /* bytes of a file that are looked at */
+#define RESERVED 32u /* one part in so many is kept for others */
+
+const char *machine_root = "";
+size_t (*machine_taken)(void);
+
+static atomic_size_t claimed; /* bytes */
+
+/* "" if the file cannot be read. */
+static const char *read_text(const char *folder, const char *name, char *text)
+{
+    char path[PATH_MAX + 128];
+    snprintf(path, sizeof path, "%s%s%s", machine_root, folder, name);
+    int file = file_renumber(open(path, O_RDONLY | O_CLOEXEC));
+    ssize_t got, length = 0;
+    while (file >= 0 && length < TEXT - 1 &&
+           (got = read(file, text + length, (size_t)(TEXT - 1 - length))) > 0)
+        length += got;
+    if (file >= 0)
+        (void)close(file);
+    text[length] = '\0';
+    return text;
+}
+
+/* The number behind a key that begins a line. False if there is none. */
+static bool number_of(const char *text, const char *key, size_t *number)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) != 0)
+            continue;
+        char *end = NULL;
+        *number = strtoull(line + length, &end, 10);
+        return end != line + length;
+    }
+    return false;
+}
+
+static void take_least(struct machine_memory *memory, size_t available, size_t total)
+{
+    size_t reserve = total / RESERVED;
+    size_t room = available > reserve ? available - reserve : 0;
+    size_t least = memory->available > memory->reserve ? memory->available - memory->reserve : 0;
+    if (room < least)
+        *memory = (struct machine_memory){available, reserve};
+}
+
+/* A group's limit, less what its processes use and the kernel cannot take back. */
+static void look_at_group(struct machine_memory *memory, const char *folder, bool is_old)
+{
+    char text[TEXT];
+    size_t most = 0, used = 0, cached = 0;
+    const char *limit = is_old ? "/memory.limit_in_bytes" : "/memory.max";
+    if (!number_of(read_text(folder, limit, text), "", &most) || most >= SIZE_MAX / 4 ||
+        !number_of(read_text(folder, is_old ? "/memory.usage_in_bytes" : "/memory.current", text),
+                   "", &used))
+        return; /* "max": no limit */
+    (void)number_of(read_text(folder, "/memory.stat", text),
+                    is_old ? "total_inactive_file " : "inactive_file ", &cached);
+    used = used > cached ? used - cached : 0;
+    take_least(memory, most > used ? most - used : 0, most);
+}
+
+/* Every group from the process's own up to the root. In a container the own one may be its root. */
+static void look_at_groups(struct machine_memory *memory)
+{
+    char own[TEXT], folder[PATH_MAX];
+    const char *line = read_text("", "/proc/self/cgroup", own);
+    char *group = strncmp(line, "0::", 3) == 0 ? own + 3 : own;
+    group[strcspn(group, "\n")] = '\0';
+    if (group == own)
+        *group = '\0';
+    for (size_t length = strlen(group) + 1; length-- > 0;) {
+        if (group[length] && group[length] != '/')
+            continue;
+        group[length] = '\0';
+        if (snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", group) < (int)sizeof folder)
+            look_at_group(memory, folder, false);
+    }
+    look_at_group(memory, "/sys/fs/cgroup/memory", true);
+}
+
+bool machine_memory_get(struct machine_memory *memory)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct machine_memory found = {.available = SIZE_MAX};
+    char text[TEXT];
+    size_t available = 0, total = 0;
+    read_text("", "/proc/meminfo", text);
+    if (!number_of(text, "MemAvailable:", &available) || !number_of(text, "MemTotal:", &total))
+        return false;
+    available *= 1024;
+    size_t taken = machine_taken ? machine_taken() : 0;
+    take_least(&found, available > taken ? available - taken : 0, total * 1024);
+    look_at_groups(&found);
+    *memory = found;
+    return true;
+}
+
+tarn_status machine_claim(size_t size, bool must)
+{
+    struct machine_memory memory;
+    size_t before = atomic_fetch_add(&claimed, size);
+    if (must || !machine_memory_get(&memory))
+        return TARN_OK;
+    size_t room = memory.available > memory.reserve ? memory.available - memory.reserve : 0;
+    if (before <= room && size <= room - before)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "%zu more bytes exceed the machine's memory, which an integrated device shares: "
+                  "%zu are available, and %zu of these are left for others",
+                  size, memory.available, memory.reserve);
+}
+
+void machine_claim_end(size_t size)
+{
+    atomic_fetch_sub(&claimed, size);
+}

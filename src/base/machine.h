@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The machine's memory, which an integrated GPU shares with the processor. Where a discrete GPU
+ * refuses a request, the kernel ends a process here. So growth on such a device, and of pinned
+ * memory there, asks first. */
+#ifndef TARN_BASE_MACHINE_H
+#define TARN_BASE_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <tarn/status.h>
+
+struct machine_memory {
+    size_t available; /* bytes that can be taken before the kernel ends a process, without swap */
+    size_t reserve;   /* bytes of these that are left for others */
+};
+
+/* Reads what the kernel and the process's control groups say now: the one with the least room
+ * decides. False if the system does not tell. */
+bool machine_memory_get(struct machine_memory *memory);
+
+/* Claims bytes before they are created. TARN_ERROR_OUT_OF_MEMORY if they, with what other threads
+ * have claimed, would leave less than the reserve. Either way machine_claim_end() follows, when the
+ * bytes exist, so that the kernel counts them, or never will. A claim that `must` be is not
+ * refused. */
+tarn_status machine_claim(size_t size, bool must);
+void machine_claim_end(size_t size);
+
+/* For tests. A folder that stands for /; "" otherwise. Bytes that simulated devices have taken,
+ * which the files there do not count; NULL otherwise. */
+extern const char *machine_root;
+extern size_t (*machine_taken)(void);
+
+#endif

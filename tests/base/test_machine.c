@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the machine has available, read from files of the kernel in a folder that stands for /. */
+#include "base/machine.h"
+#include "support/host.h"
+#include "support/machine_files.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void is(size_t available, size_t reserve)
+{
+    struct machine_memory memory = {0};
+    CHECK(machine_memory_get(&memory));
+    CHECK(memory.available == available * MIB && memory.reserve == reserve * MIB);
+}
+
+static void the_kernel_says_what_is_available(void)
+{
+    struct machine_memory memory = {1, 2};
+    machine_files_begin();
+    CHECK(!machine_memory_get(&memory) && memory.available == 1);
+    OK(machine_claim(SIZE_MAX / 2, false)); /* unknown: the driver decides */
+    machine_claim_end(SIZE_MAX / 2);
+    machine_has(1000, 3200);
+    is(1000, 100);
+    machine_file("proc/meminfo", "MemTotal: 1024 kB\n");
+    CHECK(!machine_memory_get(&memory) && memory.available == 1);
+    machine_files_end();
+}
+
+static void the_group_with_the_least_room_decides(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "0::/above/own\n");
+    machine_file("sys/fs/cgroup/above/own/memory.max", "max\n");
+    machine_file("sys/fs/cgroup/above/own/memory.current", "1\n");
+    is(1000, 100);
+    machine_file("sys/fs/cgroup/above/memory.max", "671088640\n");     /* 640 MiB */
+    machine_file("sys/fs/cgroup/above/memory.current", "314572800\n"); /* 300 MiB */
+    is(340, 20);
+    machine_file("sys/fs/cgroup/above/memory.stat", "anon 5\ninactive_file 104857600\nfile 7\n");
+    is(440, 20);
+    machine_file("sys/fs/cgroup/above/memory.current", "1314572800\n"); /* above its limit */
+    is(0, 20);
+    machine_file("sys/fs/cgroup/above/memory.max", "67108864000\n");
+    is(1000, 100);
+    machine_files_end();
+}
+
+static void older_groups_count_too(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "9:memory:/docker/1\n0::/docker/1\n");
+    machine_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    machine_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "314572800\n");
+    is(1000, 100);
+    machine_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "671088640\n");
+    machine_file("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 104857600\n");
+    is(440, 20);
+    machine_files_end();
+}
+
+static void claims_add_up(void)
+{
+    machine_files_begin();
+    machine_has(200, 3200);
+    OK(machine_claim(60 * MIB, false));
+    GIVES(machine_claim(41 * MIB, false), TARN_ERROR_OUT_OF_MEMORY);
+    machine_claim_end(41 * MIB);
+    OK(machine_claim(40 * MIB, false));
+    OK(machine_claim(500 * MIB, true));
+    GIVES(machine_claim(1, false), TARN_ERROR_OUT_OF_MEMORY);
+    machine_claim_end(600 * MIB + 1);
+    OK(machine_claim(100 * MIB, false));
+    machine_claim_end(100 * MIB);
+    machine_has(50, 3200); /* below the reserve */
+    GIVES(machine_claim(1, false), TARN_ERROR_OUT_OF_MEMORY);
+    machine_claim_end(1);
+    machine_files_end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(the_kernel_says_what_is_available),
+        CHILD_TEST(the_group_with_the_least_room_decides),
+        CHILD_TEST(older_groups_count_too),
+        CHILD_TEST(claims_add_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
