@@ -209,6 +209,7 @@ typedef struct tarn_device_properties {
     int capability_major;
     int capability_minor;
     _Bool exportable;
+    _Bool integrated;
 } tarn_device_properties;
 __attribute__((visibility("default"))) tarn_status tarn_device_count_get(int *count);
 __attribute__((visibility("default"))) tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
@@ -644,6 +645,8 @@ typedef struct tarn_sealed_block {
 } tarn_sealed_block;
 __attribute__((visibility("default"))) tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
                                           tarn_sealed_block *block);
+__attribute__((visibility("default"))) tarn_status tarn_pool_save(tarn_pool *pool, int file);
+__attribute__((visibility("default"))) tarn_status tarn_pool_load(tarn_pool *pool, int file);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) _Bool tarn_pinned_contains(const void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_trim(size_t keep);
@@ -916,7 +919,7 @@ static void devices_and_streams(void)
     check_at(is_untouched((properties).behind), "nothing was written behind " "properties", 74);
     check_at(strcmp(properties.value.driver, "host") == 0, "strcmp(properties.value.driver, \"host\") == 0", 75);
     check_at(properties.value.memory == 256 * ((size_t)1 << 20) && properties.value.granule == 2 * ((size_t)1 << 20), "properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB", 76);
-    check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0", 77);
+    check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0 && !properties.value.integrated, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0 && !properties.value.integrated", 77);
     check_at((tarn_device_memory_get(0, &unused, &total)) == TARN_OK, "tarn_device_memory_get(0, &unused, &total)", 79);
     check_at(total == 256 * ((size_t)1 << 20), "total == 256 * MIB", 80);
     check_at((tarn_device_guard_set(&guard.value, 1)) == TARN_OK, "tarn_device_guard_set(&guard.value, 1)", 82);
