@@ -25,6 +25,12 @@ for rule in --fail=nosuch:1:2 --slow=cuMem:3 --fail=cuMemCreat:1:2; do run 2 "$t
 for rule in FAIL=nosuch:1:2 FAIL=cuInit:9:2,nosuch:1:2 SLOW=nosuch:3; do
     run 2 env "TARN_SIM_$rule" "$tarn" sim --fail cuInit:8:1 true && says err 'have no call "nosuch"$'
 done
+for bad in foo Orin ''; do run 2 "$tarn" sim "--card=$bad" true && says err '--card wants orin, thor'; done
+for card in orin thor gb10 wsl2 mig gh200; do run 0 "$tarn" sim --card $card env && says out "^TARN_SIM_CARD=$card$"; done
+run 0 "$tarn" sim --card orin --device-memory 1G -- "$tarn" check
+says out '^device 0: Orin, .* integrated: the limit is the machine.s memory, capability 8.7'
+run 0 "$tarn" sim --card gh200 --device-memory 1G -- "$tarn" check
+says out '^device 0: NVIDIA GH200 480GB, .*, capability 9.0'
 for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done
 run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
 run 126 "$tarn" sim "$work" && says err 'Permission denied'
