@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #define SEGMENT (8 * MIB)
 
@@ -35,6 +36,7 @@ static inline pid_t start_listening(char *const words[], void (*prepare)(void))
     CHECK(process >= 0);
     if (process == 0) {
         dup2(ends[1], STDOUT_FILENO);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* of a test that has failed nothing stays */
         if (prepare)
             prepare();
         execv(words[0], words);

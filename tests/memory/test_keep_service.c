@@ -28,16 +28,17 @@ static struct {
     pthread_t thread;
     int notifications, listener, stop[2];
     char path[100];
-    unsigned room;         /* FileDescriptorStoreMax */
+    _Atomic unsigned room; /* FileDescriptorStoreMax */
     _Atomic unsigned late; /* us that it takes its time */
-    unsigned count, ready;
+    unsigned count;
+    _Atomic unsigned ready;
     struct held {
         char name[64];
         int file;
     } held[HELD_MOST];
 } manager = {.lock = PTHREAD_MUTEX_INITIALIZER, .room = HELD_MOST};
 
-static void hold(const char *name, int file)
+static void hold_locked(const char *name, int file)
 {
     if (manager.count == manager.room) { /* as systemd does, with a line in its journal */
         close(file);
@@ -48,7 +49,7 @@ static void hold(const char *name, int file)
     held->file = file;
 }
 
-static void let_go(const char *name)
+static void let_go_locked(const char *name)
 {
     for (unsigned i = manager.count; i-- > 0;)
         if (strcmp(manager.held[i].name, name) == 0) {
@@ -67,16 +68,16 @@ static const char *field(const char *text, const char *name, char value[64])
     return value;
 }
 
-static void obey(const char *text, int file)
+static void obey_locked(const char *text, int file)
 {
     char name[64], value[64];
     if (strstr(text, "READY=1"))
         manager.ready++;
     if (strstr(text, "FDSTOREREMOVE=1"))
-        let_go(field(text, "FDNAME=", name));
+        let_go_locked(field(text, "FDNAME=", name));
     else if (strstr(text, "FDSTORE=1") && file >= 0) {
         CHECK(field(text, "FDPOLL=", value) && strcmp(value, "0") == 0);
-        hold(field(text, "FDNAME=", name), file);
+        hold_locked(field(text, "FDNAME=", name), file);
         return;
     }
     if (file >= 0) /* among them that of BARRIER=1 */
@@ -106,7 +107,7 @@ static void obey_all(void)
         if (control && control->cmsg_type == SCM_RIGHTS)
             memcpy(&file, CMSG_DATA(control), sizeof file);
         text[came] = '\0';
-        obey(text, file);
+        obey_locked(text, file);
     }
     pthread_mutex_unlock(&manager.lock);
 }
@@ -309,17 +310,21 @@ static void what_is_no_pool_is_given_up(void **state)
     kill_side(filled(&told));
     unsigned held = held_count(), unknown = 0;
     end_owner(SIGKILL);
+    pthread_mutex_lock(&manager.lock);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        hold(names[i], memfd_create("junk", MFD_CLOEXEC));
+        hold_locked(names[i], memfd_create("junk", MFD_CLOEXEC));
         unknown += !strstr(names[i], "pool") || !strchr(names[i], '.');
     }
+    pthread_mutex_unlock(&manager.lock);
     start_service();
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kept.blocks == 2 && both_are_whole(pool));
     end_pool(pool);
     CHECK(held > 0 && held_count() <= unknown + 1); /* nobody can name 99999999999 */
+    pthread_mutex_lock(&manager.lock);
     while (manager.count > 0)
-        let_go(manager.held[0].name);
+        let_go_locked(manager.held[0].name);
+    pthread_mutex_unlock(&manager.lock);
 }
 
 /* A manager that holds fewer descriptors than there are: what it has is not lost. */
