@@ -12,6 +12,7 @@
 #include "common/nodes.h"
 #include "hip/sim_hip.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,7 +238,7 @@ SIM_EXPORT void __hipRegisterFunction(void **module, const void *function, const
     if (!kernel)
         return;
     *kernel = (struct sim_kernel){.symbol = function, .module = module};
-    strcpy(kernel->name, known);
+    snprintf(kernel->name, sizeof kernel->name, "%s", known);
     kernel->has_layout = find_layout(kernel, *module);
     mutex_lock(&kernels_lock);
     kernel->next = kernels;

@@ -45,7 +45,7 @@ struct staging {
 static struct object_pool saved_objects = OBJECT_POOL(struct saved);
 static struct object_pool staging_objects = OBJECT_POOL(struct staging);
 
-tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, char *copy)
+tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, void *copy)
 {
     struct saved *saved = object_alloc(&saved_objects);
     if (!saved)

@@ -32,7 +32,7 @@ extern struct contents_staging {
 /* Adds host memory for the contents of a range of addresses. */
 tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size);
 /* The same with memory of the caller, `copy`, which lasts until the contents are dropped. */
-tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, char *copy);
+tarn_status contents_place(struct contents *contents, uintptr_t start, size_t size, void *copy);
 /* Drops the contents of a free range of addresses before it leaves the pool, since other memory may
  * come there. No copies are in progress. TARN_ERROR_OUT_OF_HOST_MEMORY: call it again later. */
 tarn_status contents_leave_out(struct contents *contents, uintptr_t start, size_t size);

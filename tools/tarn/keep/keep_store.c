@@ -91,11 +91,18 @@ void store_put(uint32_t slot, const char *what, int file)
     tell(text, file);
 }
 
-void store_remove(uint32_t slot, const char *what)
+static void remove_named(const char *name)
 {
     char text[NAME_BYTES + 64];
-    snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=pool%" PRIu32 ".%s", slot, what);
+    snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s", name);
     tell(text, -1);
+}
+
+void store_remove(uint32_t slot, const char *what)
+{
+    char name[NAME_BYTES + 16];
+    snprintf(name, sizeof name, "pool%" PRIu32 ".%s", slot, what);
+    remove_named(name);
 }
 
 static void name_segment(char what[NAME_BYTES], uint64_t offset, uint64_t size)
@@ -176,7 +183,10 @@ static void enter_passed(void)
 {
     long count = number_of("LISTEN_PID") == getpid() ? number_of("LISTEN_FDS") : 0;
     const char *names = getenv("LISTEN_FDNAMES");
-    if (count <= 0 || !(passed = calloc((size_t)count, sizeof *passed)))
+    if (count <= 0)
+        return;
+    passed = calloc((size_t)count, sizeof *passed);
+    if (!passed)
         return;
     names = names ? names : "";
     for (long i = 0; i < count; i++) {
@@ -224,12 +234,23 @@ int store_claim(uint32_t slot, const char *what)
     return -1;
 }
 
+/* Reads what name_segment() wrote. */
+static bool read_segment(const char *what, uint64_t *offset, uint64_t *size)
+{
+    char *end;
+    *offset = strtoull(what, &end, 16);
+    if (end == what || *end != '+')
+        return false;
+    what = end + 1;
+    *size = strtoull(what, &end, 16);
+    return end != what && !*end;
+}
+
 int store_claim_segment(uint32_t slot, uint64_t *offset, uint64_t *size)
 {
     for (unsigned i = 0; i < passed_count; i++) {
         const char *is = of_slot(&passed[i], slot);
-        int end = 0;
-        if (is && sscanf(is, "%" SCNx64 "+%" SCNx64 "%n", offset, size, &end) == 2 && !is[end])
+        if (is && read_segment(is, offset, size))
             return claim(&passed[i]);
     }
     return -1;
@@ -256,15 +277,11 @@ int store_claim_listener(void)
 
 void store_drop_unclaimed(void)
 {
-    for (unsigned i = 0; i < passed_count; i++) {
-        uint32_t slot;
-        int at = 0;
-        if (passed[i].file < 0)
-            continue;
-        if (sscanf(passed[i].name, "pool%" SCNu32 ".%n", &slot, &at) == 1 && at)
-            store_remove(slot, passed[i].name + at);
-        close(claim(&passed[i]));
-    }
+    for (unsigned i = 0; i < passed_count; i++)
+        if (passed[i].file >= 0) {
+            remove_named(passed[i].name);
+            close(claim(&passed[i]));
+        }
     free(passed);
     passed = NULL;
     passed_count = 0;
