@@ -562,14 +562,10 @@ static int as_other_side(const char *role, int socket)
         two_on_two_devices(socket);
     else if (strcmp(role, "survive owner") == 0)
         survive_owner(socket);
-    else if (strcmp(role, "fill and wait") == 0)
-        fill_and_wait(socket);
     else if (strcmp(role, "fill and close") == 0)
         fill_and_close(socket);
-    else if (strcmp(role, "fill and fork") == 0)
-        fill_and_fork(socket);
     else
-        live_on(socket);
+        play(role, socket);
     return 0;
 }
 

@@ -395,12 +395,7 @@ static int end(void **state)
 static int as_other_side(const char *role, int socket)
 {
     host_start_with(1, DEVICE_BYTES);
-    if (strcmp(role, "fill and wait") == 0)
-        fill_and_wait(socket);
-    else if (strcmp(role, "fill and fork") == 0)
-        fill_and_fork(socket);
-    else
-        live_on(socket);
+    play(role, socket);
     return 0;
 }
 

@@ -27,11 +27,11 @@ enum { FIRST_PASSED = 3, NAME_BYTES = 64, SETTLE_MS = 5000 };
 /* A descriptor that the manager passed on. */
 struct passed {
     char name[NAME_BYTES];
-    int file; /* -1: it was claimed */
+    int file; /* -1 after it was claimed */
 };
 
-static int manager = -1; /* the connection; -1: there is none */
-static bool unsettled;   /* something was told since the manager last said that it had done all */
+static int manager = -1; /* the connection to the service manager, or -1 */
+static bool unsettled;   /* messages were sent that the manager has not acknowledged */
 static struct passed *passed;
 static unsigned passed_count;
 

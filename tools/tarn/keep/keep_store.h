@@ -29,11 +29,13 @@ void store_settle(void);
 /* Tells the manager that the owner serves. */
 void store_ready(void);
 
-/* Gives a file that the manager passed on. It is the caller's. -1: there is none of that name. */
+/* Returns the descriptor of this name that the manager passed on. The caller owns it from then on.
+ * Returns -1 if there is none. */
 int store_claim(uint32_t slot, const char *what);
-/* Gives the next segment of a slot. -1: there is no other. */
+/* Returns the descriptor of the slot's next segment, or -1 after the last. */
 int store_claim_segment(uint32_t slot, uint64_t *offset, uint64_t *size);
-/* Gives the socket on which the manager listens for the owner. -1: the owner listens itself. */
+/* Returns the socket on which the manager listens for the owner, or -1 if the owner must listen
+ * itself. */
 int store_claim_listener(void);
 /* Closes what was passed on and nobody claimed, here and in the manager. */
 void store_drop_unclaimed(void);
