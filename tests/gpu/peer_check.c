@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Two devices of one machine: a peer reaches memory that was mapped before it was enabled and
- * after, in the default pool and in a private one, and memory that was given back and mapped again.
+ * after, in the default pool, in a private one and in a range, and memory that was given back and
+ * mapped again.
  * Copies that the peer makes itself, checked on the host. And library handles that are made on one
  * device while the other captures. Skipped where there is one device, or where the second cannot
  * reach the first. */
@@ -86,6 +87,8 @@ int main(void)
     tarn_stream owner = 0, peer = 0;
     tarn_pool *pool = NULL;
     void *before = NULL, *after = NULL, *inside = NULL, *again = NULL, *copy = NULL;
+    tarn_range *range = NULL;
+    tarn_range_info pages = {.size = sizeof pages};
     if (status)
         return status;
     if (!OK(name, tarn_device_count_get(&count)) || count < 2) {
@@ -94,7 +97,10 @@ int main(void)
     }
     if (OK(name, tarn_stream_lease(0, 0, &owner)) && OK(name, tarn_stream_lease(1, 0, &peer)) &&
         OK(name, tarn_pool_create(NULL, &pool)) && OK(name, tarn_alloc_on(peer, BLOCK, &copy)) &&
-        OK(name, tarn_alloc_on(owner, BLOCK, &before)) && enabled(name)) {
+        OK(name, tarn_alloc_on(owner, BLOCK, &before)) &&
+        OK(name, tarn_range_create(NULL, 2 * BLOCK, &range)) &&
+        OK(name, tarn_range_info_get(range, &pages)) &&
+        OK(name, tarn_range_commit(range, 0, BLOCK, owner)) && enabled(name)) {
         reaches("peer: mapped before it was enabled", owner, peer, before, copy, 11);
         if (OK(name, tarn_alloc_on(owner, BLOCK, &after)))
             reaches("peer: mapped later", owner, peer, after, copy, 12);
@@ -105,9 +111,14 @@ int main(void)
             reaches("peer: mapped again", owner, peer, again, copy, 14);
         if (OK(name, tarn_pool_suspend(pool, false)) && OK(name, tarn_pool_resume(pool)))
             reaches("peer: after a resume", owner, peer, inside, copy, 15);
+        reaches("peer: a range's pages", owner, peer, pages.address, copy, 16);
+        if (OK(name, tarn_range_commit(range, BLOCK, BLOCK, owner)))
+            reaches("peer: a range's pages, committed later", owner, peer,
+                    (char *)pages.address + BLOCK, copy, 17);
     }
     for (int mode = TARN_CAPTURE_GLOBAL; again && mode <= TARN_CAPTURE_RELAXED; mode++)
         captures_beside(owner, peer, again, (tarn_capture_mode)mode);
+    (void)OK(name, tarn_range_destroy(range));
     (void)OK(name, tarn_free(again));
     (void)OK(name, tarn_free(inside));
     (void)OK(name, tarn_free(copy));

@@ -3,14 +3,18 @@
 
 /* Ranges on hardware: how many addresses one has; whether pages that go from stream to stream,
  * and to other addresses, are ever written by an earlier owner's late kernel; that memory which
- * is still in use is mapped a second time; and what a commit and a decommit cost, with memory
- * that is still mapped, by one thread and by eight, and with memory that is mapped for it,
- * beside the same calls of the driver. */
+ * is still in use is mapped a second time; that captures refuse and graphs hold pages; that a late
+ * read faults in debug mode; and what a commit and a decommit cost, with memory that is still
+ * mapped, by one thread and by eight, and with memory that is mapped for it and returned, beside
+ * the same calls of the driver. */
 #include "gpu.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PAGE (2 * MIB)
 #define TIB ((size_t)1 << 40)
@@ -150,6 +154,87 @@ static void second_mapping(void)
     gpu_verdict(well && created == 0, name, text);
 }
 
+/* Captures ------------------------------------------------------------------------------------- */
+
+/* A capturing stream refuses without harm to the capture, and a graph holds its pages until it and
+ * its executable are gone. */
+static void captured(void)
+{
+    const char *name = "range: captures and holds";
+    char text[160], *start = NULL;
+    tarn_range *range = range_of(name, 4 * PAGE, &start);
+    tarn_stream own = streams[0];
+    void *graph = NULL;
+    cu_graph_exec exec = NULL;
+    bool well = range && OK(name, tarn_range_commit(range, 0, PAGE, own)) &&
+                OK(name, tarn_capture_begin(own, TARN_CAPTURE_GLOBAL)) &&
+                gpu_fill(own, start, PAGE, 9, LATE);
+    tarn_status commit = well ? tarn_range_commit(range, PAGE, PAGE, own) : TARN_OK;
+    tarn_status decommit = well ? tarn_range_decommit(range, 0, PAGE, own) : TARN_OK;
+    well = well && OK(name, tarn_capture_end(own, &graph)) &&
+           OK(name, tarn_range_hold(range, 0, PAGE, graph)) &&
+           CU(name, gpu.cuGraphInstantiateWithFlags(&exec, graph, 0)) &&
+           CU(name, gpu.cuGraphDestroy(graph)) &&
+           CU(name, gpu.cuGraphLaunch(exec, gpu_native(own)));
+    tarn_status held = well ? tarn_range_decommit(range, 0, PAGE, own) : TARN_OK;
+    void *page = start;
+    well =
+        well && gpu_holds(name, own, &page, 1, PAGE, 9) && CU(name, gpu.cuGraphExecDestroy(exec));
+    tarn_status after = held;
+    uint64_t ended = gpu_ns();
+    while (well && (after = tarn_range_decommit(range, 0, PAGE, own)) == TARN_ERROR_BUSY &&
+           gpu_ns() - ended < 5000000000u)
+        (void)usleep(1000);
+    double ms = (double)(gpu_ns() - ended) / 1e6;
+    well = well && OK(name, after) && OK(name, tarn_range_destroy(range));
+    snprintf(text, sizeof text, "refused in a capture, held by a graph until %.1f ms after its end",
+             ms);
+    gpu_verdict(well && commit == TARN_ERROR_CAPTURE && decommit == TARN_ERROR_CAPTURE &&
+                    held == TARN_ERROR_BUSY,
+                name, text);
+}
+
+/* Debug mode ----------------------------------------------------------------------------------- */
+
+#define LATE_READ "late-read"
+
+/* In a process of its own, as the fault ends its context: 0 if a decommitted page cannot be read. */
+static int late_read(void)
+{
+    const char *name = "range: a late read";
+    char *start = NULL;
+    if (setenv("TARN_DEBUG", "all", 1) || gpu_start() ||
+        !OK(name, tarn_stream_lease(0, 0, &streams[0])))
+        return 1;
+    tarn_range *range = range_of(name, 8 * PAGE, &start);
+    bool well = range && OK(name, tarn_range_commit(range, 0, PAGE, streams[0])) &&
+                gpu_write(name, streams[0], start, PAGE, 1) &&
+                OK(name, tarn_range_decommit(range, 0, PAGE, streams[0])) &&
+                OK(name, tarn_stream_synchronize(streams[0])) &&
+                OK(name, tarn_range_commit(range, 4 * PAGE, PAGE, streams[0])) &&
+                gpu_write(name, streams[0], start + 4 * PAGE, PAGE, 2) &&
+                gpu_add(streams[0], start + 4 * PAGE, 1024, start);
+    return well && gpu.cuStreamSynchronize(gpu_native(streams[0])) != CU_OK ? 0 : 1;
+}
+
+static void late_read_faults(void)
+{
+    const char *name = "range: a late read faults in debug mode";
+    int status = 0;
+    if (!gpu_has_kernels) {
+        gpu_say(GPU_SKIP, name, "%s", "no kernels here");
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        (void)execl("/proc/self/exe", "gpu_range", LATE_READ, (char *)NULL);
+        _exit(127);
+    }
+    bool well = child > 0 && waitpid(child, &status, 0) == child;
+    gpu_verdict(well && WIFEXITED(status) && WEXITSTATUS(status) == 0, name,
+                "a kernel that reads a decommitted page");
+}
+
 /* Costs ---------------------------------------------------------------------------------------- */
 
 static tarn_range *shared;
@@ -201,13 +286,24 @@ static void mapped_pairs(void)
         return;
     double one = pairs_of(1, &well), all = pairs_of(THREADS, &well);
     well = OK(name, tarn_range_destroy(shared)) && well;
-    snprintf(text, sizeof text, "%.0f ns on one thread; %d threads %.1f million pairs/s", one,
+    snprintf(text, sizeof text,
+             "%.0f ns on one thread (goal: 200); %d threads %.1f million pairs/s (goal: 5)", one,
              THREADS, THREADS * 1e3 / all);
-    gpu_verdict(well && (gpu_is_simulated || one <= 200), name, text);
+    bool fast = one <= 200 && (THREADS * 1e3 / all >= 5 || sysconf(_SC_NPROCESSORS_ONLN) < THREADS);
+    gpu_verdict(well && (gpu_is_simulated || fast), name, text);
 }
 
-/* What a row of pages costs the driver alone, created and mapped one by one; 0 on failure. */
-static double by_driver(const char *name)
+struct costs {
+    double map, unmap; /* us of a page; 0 on failure */
+};
+
+static double us_since(uint64_t start)
+{
+    return (double)(gpu_ns() - start) / 1000 / ROW;
+}
+
+/* A row of pages by the driver alone: created and mapped one by one, unmapped by one call. */
+static struct costs by_driver(const char *name)
 {
     const struct cu_allocation_properties properties = {.type = CU_ALLOCATION_PINNED,
                                                         .location = {.type = CU_LOCATION_DEVICE}};
@@ -215,31 +311,39 @@ static double by_driver(const char *name)
                                      .flags = CU_ACCESS_READ_WRITE};
     cu_piece pieces[ROW];
     cu_address range = 0;
+    struct costs us = {0};
     bool well = CU(name, gpu.cuMemAddressReserve(&range, ROW * PAGE, 0, 0, 0));
     uint64_t start = gpu_ns();
     for (size_t i = 0; i < ROW && well; i++)
         well = CU(name, gpu.cuMemCreate(&pieces[i], PAGE, &properties, 0)) &&
                CU(name, gpu.cuMemMap(range + i * PAGE, PAGE, 0, pieces[i], 0)) &&
                CU(name, gpu.cuMemSetAccess(range + i * PAGE, PAGE, &access, 1));
-    double us = (double)(gpu_ns() - start) / 1000 / ROW;
+    us.map = us_since(start);
+    start = gpu_ns();
     well = well && CU(name, gpu.cuMemUnmap(range, ROW * PAGE));
     for (size_t i = 0; i < ROW && well; i++)
         well = CU(name, gpu.cuMemRelease(pieces[i]));
-    return well && CU(name, gpu.cuMemAddressFree(range, ROW * PAGE)) ? us : 0;
+    us.unmap = us_since(start);
+    return well && CU(name, gpu.cuMemAddressFree(range, ROW * PAGE)) ? us : (struct costs){0};
 }
 
-static double by_range(const char *name)
+/* The same by commits of one page, and by a trim of what was decommitted. */
+static struct costs by_range(const char *name)
 {
-    char *start = NULL;
-    tarn_range *range = range_of(name, ROW * PAGE, &start);
-    uint64_t began = gpu_ns();
+    char *begin = NULL;
+    struct costs us = {0};
+    tarn_range *range = range_of(name, ROW * PAGE, &begin);
+    uint64_t start = gpu_ns();
     bool well = range;
     for (size_t i = 0; i < ROW && well; i++)
         well = OK(name, tarn_range_commit(range, i * PAGE, PAGE, streams[0]));
-    double us = (double)(gpu_ns() - began) / 1000 / ROW;
-    return range && OK(name, tarn_range_destroy(range)) && OK(name, tarn_device_trim(0, 0)) && well
-               ? us
-               : 0;
+    us.map = us_since(start);
+    well = well && OK(name, tarn_stream_synchronize(streams[0])) &&
+           OK(name, tarn_range_decommit(range, 0, ROW * PAGE, streams[0]));
+    start = gpu_ns();
+    well = well && OK(name, tarn_device_trim(0, 0));
+    us.unmap = us_since(start);
+    return range && OK(name, tarn_range_destroy(range)) && well ? us : (struct costs){0};
 }
 
 static int by_value(const void *a, const void *b)
@@ -248,30 +352,44 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+#define TIMES 7
+
+static double median(double *values)
+{
+    qsort(values, TIMES, sizeof *values, by_value);
+    return values[TIMES / 2];
+}
+
 static void mapping(void)
 {
     const char *name = "range: a page that is mapped";
-    enum { TIMES = 5 };
-    double driver[TIMES], range[TIMES];
+    double driver_map[TIMES], driver_unmap[TIMES], map[TIMES], unmap[TIMES];
     char text[160];
     bool well = OK(name, tarn_device_trim(0, 0));
-    for (int i = 0; i < TIMES && well; i++) {
-        driver[i] = by_driver(name);
-        range[i] = by_range(name);
-        well = driver[i] > 0 && range[i] > 0;
+    for (int i = -1; i < TIMES && well; i++) { /* the first time is not counted */
+        struct costs driver = by_driver(name), range = by_range(name);
+        int at = i < 0 ? 0 : i;
+        well = driver.map > 0 && range.map > 0;
+        driver_map[at] = driver.map;
+        driver_unmap[at] = driver.unmap;
+        map[at] = range.map;
+        unmap[at] = range.unmap;
     }
     if (!well)
         return;
-    qsort(driver, TIMES, sizeof *driver, by_value);
-    qsort(range, TIMES, sizeof *range, by_value);
-    double ratio = range[TIMES / 2] / driver[TIMES / 2];
-    snprintf(text, sizeof text, "%.1f us, the driver's calls alone %.1f us: %.2f x",
-             range[TIMES / 2], driver[TIMES / 2], ratio);
-    gpu_verdict(gpu_is_simulated || ratio <= 1.2, name, text);
+    double ratio = median(map) / median(driver_map);
+    snprintf(text, sizeof text, "%.1f us, the driver's calls alone %.1f us: %.2f x (goal: 1.1)",
+             median(map), median(driver_map), ratio);
+    gpu_verdict(gpu_is_simulated || ratio <= 1.1, name, text);
+    gpu_say(GPU_NOTE, "range: a page that is returned",
+            "%.1f us by a trim, by the driver's calls alone %.1f us", median(unmap),
+            median(driver_unmap));
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    if (count == 2 && strcmp(arguments[1], LATE_READ) == 0)
+        return late_read();
     int code = gpu_start();
     if (code)
         return code;
@@ -281,6 +399,8 @@ int main(void)
     addresses();
     order();
     second_mapping();
+    captured();
+    late_read_faults();
     mapped_pairs();
     mapping();
     (void)OK("range", tarn_shutdown());
