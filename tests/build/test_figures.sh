@@ -44,7 +44,7 @@ for key in $keys; do
 done
 
 releases=$(sed -n 's/^    \[\(2[0-9.]*\)\]=.*/\1/p' scripts/torch-shim)
-said=$(sed -n '/^The wheel for x86-64 brings/,/compiler is needed/p' docs/torch.md | grep -oE '\b2(\.[0-9]+){2}')
+said=$(tr '\n' ' ' <docs/torch.md | grep -oE 'The wheel for x86-64 brings.*compiler is needed' | grep -oE '\b2(\.[0-9]+){2}')
 diff <(sort -V <<<"$releases") <(sort -V <<<"$said") >&2 || fail "docs/torch.md (>) names other releases of PyTorch than scripts/torch-shim (<)"
 diff <(cut -d. -f1,2 <<<"$releases" | sort -V) <(grep '^SUPPORTED' python/src/tarn/torch/shim.py | grep -oE '2\.[0-9]+' | sort -V) >&2 ||
     fail "tarn.torch (>) supports other minor releases than scripts/torch-shim (<) compiles"
