@@ -198,7 +198,8 @@ static void captured(void)
 
 #define LATE_READ "late-read"
 
-/* In a process of its own, as the fault ends its context: 0 if a decommitted page cannot be read. */
+/* Runs in a process of its own, as the fault ends its context. 0 if a decommitted page cannot be
+ * read. */
 static int late_read(void)
 {
     const char *name = "range: a late read";
