@@ -19,7 +19,11 @@
  *                        that is gone; or at its start, where that is also the end of another block
  *                        that the node refers to
  *   TARN_GRAPH_PERHAPS   anything else: a field of a structure, which may be padding or unused; or
- *                        memory of a pool that something else holds, which serves no other pool
+ *                        a freed block of a pool that something else holds, which serves no other
+ *                        pool
+ * Memory of such a pool that was free when the graph was remembered is no finding: captures that
+ * share a pool allocate and free there. It counts as unproven. A field of a structure that was
+ * remembered is no finding where tarn has no memory, then and now.
  * A parameter that the kernel does not use looks like one that it uses. Addresses that a kernel
  * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
  * are live blocks that may be others than at the capture. No graph with either is called clean.
@@ -132,7 +136,8 @@ typedef struct tarn_graph_summary {
     size_t certain, likely, perhaps; /* findings */
     size_t
         unproven;  /* addresses in live blocks that may be others than at the capture, as the graph
-                        was not remembered. Blocks of pools that the graph holds do not count */
+                        was not remembered, or in memory of a held pool that was free then. Pools
+                        that the graph holds do not count */
     size_t unseen; /* the sum of the following, which were not looked at */
     size_t unseen_host;        /* functions of the host */
     size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */

@@ -312,6 +312,65 @@ static void a_graphs_own_pool_is_no_finding(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* As in frameworks, whose captures share a pool that the framework holds: what a capture allocated
+ * and freed is free memory by its end. */
+static void temporaries_of_a_shared_pool_are_no_finding(void **state)
+{
+    (void)state;
+    tarn_pool *pool;
+    tarn_stream stream = lease(0);
+    char *temporary, *field, *input = alloc_on(stream, MIB);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_hold(pool, NULL));
+    temporary = alloc_in(pool, stream, MIB);
+    field = alloc_in(pool, stream, MIB);
+    const void *fields[8] = {NULL, field};
+    cu_graph graph = graph_made();
+    add_one(graph, temporary);
+    add_packed(graph, fields, input);
+    OK(tarn_free(temporary));
+    OK(tarn_free(field));
+    OK(tarn_graph_remember(graph, NULL));
+    check_into(&found, graph, false);
+    CHECK(found.count == 0 && found.summary.unproven == 2);
+    CHECK(found.summary.verdict == TARN_GRAPH_UNKNOWN);
+    /* Another capture has it */
+    temporary = alloc_in(pool, stream, MIB);
+    check_into(&found, graph, false);
+    CHECK(found.count == 0 && found.summary.unproven == 2);
+    OK(tarn_free(temporary));
+    /* What lived when the graph was remembered is not of this kind */
+    OK(tarn_free(input));
+    CHECK(only(graph, false)->certainty == TARN_GRAPH_CERTAIN);
+    /* Once nothing holds the pool, others may have its memory */
+    OK(tarn_pool_unhold(pool));
+    check_into(&found, graph, false);
+    CHECK(found.count == 3 && found.list[0].certainty == TARN_GRAPH_LIKELY);
+    CHECK(found.list[1].certainty == TARN_GRAPH_PERHAPS);
+    CU(cu.cuGraphDestroy(graph));
+    OK(tarn_pool_release(pool));
+}
+
+/* Two numbers of 32 bits may look like an address that tarn reserved, and never gave memory. */
+static void a_number_in_a_structure_is_no_finding(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    char *input = alloc_on(stream, 32 * MIB), *output = alloc_on(stream, MIB);
+    OK(tarn_free(input));
+    OK(tarn_stream_synchronize(stream));
+    OK(tarn_device_trim(0, 0));
+    const void *fields[8] = {NULL, NULL, input};
+    cu_graph graph = graph_made();
+    add_packed(graph, fields, output);
+    CHECK(only(graph, false)->certainty == TARN_GRAPH_PERHAPS);
+    OK(tarn_graph_remember(graph, NULL));
+    check_into(&found, graph, false);
+    CHECK(found.count == 0 && found.summary.verdict == TARN_GRAPH_CLEAN);
+    CU(cu.cuGraphDestroy(graph));
+    OK(tarn_free(output));
+}
+
 static void addresses_without_memory_are_found(void **state)
 {
     (void)state;
@@ -409,6 +468,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(parameters_in_a_buffer_are_seen),
         cmocka_unit_test(what_is_not_seen_is_counted),
         cmocka_unit_test(a_graphs_own_pool_is_no_finding),
+        cmocka_unit_test(temporaries_of_a_shared_pool_are_no_finding),
+        cmocka_unit_test(a_number_in_a_structure_is_no_finding),
         cmocka_unit_test(addresses_without_memory_are_found),
         cmocka_unit_test(a_changed_graph_is_not_the_remembered_one),
         cmocka_unit_test(what_is_wrong_is_refused),

@@ -235,25 +235,56 @@ static tarn_graph_certainty certainty_of_gone(const struct check *check, size_t 
     return starts && !is_an_end(check, index) ? TARN_GRAPH_CERTAIN : TARN_GRAPH_LIKELY;
 }
 
-static tarn_graph_certainty certainty(struct check *check, size_t index,
-                                      const tarn_graph_reference *reference,
-                                      const struct known *known)
+/* Of memory that is free, where nobody remembered a block. */
+static tarn_graph_certainty certainty_of_unknown(const struct check *check, size_t index)
 {
     const struct driver_word *word = &check->judged->list[index];
-    const struct referred *referred = known ? known->referred : NULL;
-    if (reference->state == TARN_GRAPH_LIVE || reference->state == TARN_GRAPH_HELD)
-        return TARN_GRAPH_NO_FINDING;
-    if (reference->state == TARN_GRAPH_OTHERS ||
-        (reference->state == TARN_GRAPH_CHANGED && referred &&
-         is_held(check, referred->block.device, referred->block.pool)))
-        return TARN_GRAPH_PERHAPS;
-    if (referred)
-        return certainty_of_gone(check, index, referred);
     if (word->kind == WORD_IS_FIELD)
         return TARN_GRAPH_PERHAPS;
     if (word->kind == WORD_IS_ADDRESS)
         return TARN_GRAPH_CERTAIN;
     return is_an_end(check, index) ? TARN_GRAPH_PERHAPS : TARN_GRAPH_LIKELY;
+}
+
+/* Whether an address is in a private pool that something holds: in free memory, or in another block
+ * than the remembered one. Such a pool serves no other. */
+static bool is_of_a_held_pool(struct check *check, const tarn_graph_reference *reference,
+                              const struct referred *referred)
+{
+    return reference->state == TARN_GRAPH_OTHERS ||
+           (reference->state == TARN_GRAPH_CHANGED &&
+            (referred ? is_held(check, referred->block.device, referred->block.pool)
+                      : is_held(check, reference->device, reference->pool)));
+}
+
+/* Of memory where no block was live when the graph was remembered: what its own capture, or one
+ * that shares its pool, has freed; or no address at all. */
+static tarn_graph_certainty certainty_of_free(struct check *check, size_t index,
+                                              const tarn_graph_reference *reference)
+{
+    bool unmapped = reference->state == TARN_GRAPH_UNMAPPED && reference->device < 0;
+    if (is_of_a_held_pool(check, reference, NULL)) {
+        check->summary.unproven++;
+        return TARN_GRAPH_NO_FINDING;
+    }
+    return unmapped && check->judged->list[index].kind == WORD_IS_FIELD
+               ? TARN_GRAPH_NO_FINDING
+               : certainty_of_unknown(check, index);
+}
+
+static tarn_graph_certainty certainty(struct check *check, size_t index,
+                                      const tarn_graph_reference *reference,
+                                      const struct known *known)
+{
+    const struct referred *referred = known ? known->referred : NULL;
+    if (reference->state == TARN_GRAPH_LIVE || reference->state == TARN_GRAPH_HELD)
+        return TARN_GRAPH_NO_FINDING;
+    if (known && !referred)
+        return certainty_of_free(check, index, reference);
+    if (is_of_a_held_pool(check, reference, referred))
+        return TARN_GRAPH_PERHAPS;
+    return referred ? certainty_of_gone(check, index, referred)
+                    : certainty_of_unknown(check, index);
 }
 
 static void count(tarn_graph_summary *summary, tarn_graph_certainty certainty)
