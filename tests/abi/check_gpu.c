@@ -15,6 +15,8 @@
 #include <cudss.h>
 #endif
 
+#define GPU_NODE CUgraphNodeParams
+#define GPU_EDGE CUgraphEdgeData
 #define LT_MATMUL cublasLtMatmulDesc_t
 #define LT_LAYOUT cublasLtMatrixLayout_t
 #define LT_ALGORITHM cublasLtMatmulAlgo_t
@@ -27,6 +29,20 @@
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)),     \
                    #symbol);
 GPU_CALL_LIST(SAME_CALL)
+
+#define SAME_FIELD(ours, theirs)                                                                   \
+    _Static_assert(offsetof(struct gpu_node, ours) == offsetof(CUgraphNodeParams, theirs) &&       \
+                       sizeof((struct gpu_node){0}.ours) == sizeof((CUgraphNodeParams){0}.theirs), \
+                   #theirs)
+_Static_assert(sizeof(struct gpu_node) == sizeof(CUgraphNodeParams), "CUgraphNodeParams");
+SAME_FIELD(type, type);
+SAME_FIELD(conditional.handle, conditional.handle);
+SAME_FIELD(conditional.type, conditional.type);
+SAME_FIELD(conditional.size, conditional.size);
+SAME_FIELD(conditional.bodies, conditional.phGraph_out);
+SAME_FIELD(conditional.context, conditional.ctx);
+_Static_assert(CU_GRAPH_NODE_TYPE_CONDITIONAL == GPU_NODE_CONDITIONAL, "conditional node");
+_Static_assert(CU_GRAPH_COND_TYPE_IF == GPU_CONDITIONAL_IF, "conditional node");
 
 #define SAME_PROTOTYPE(library, symbol, parameters)                                           \
     _Static_assert(__builtin_types_compatible_p(unsigned(*) parameters, __typeof__(&symbol)), \

@@ -248,6 +248,27 @@ bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint
     return launch(fill_function, stream, count, parameters);
 }
 
+bool gpu_fill_by(enum gpu_launch way, tarn_stream stream, void *words, size_t bytes)
+{
+    struct {
+        void *words;
+        uint64_t count;
+        uint32_t seed;
+        uint64_t wait_ns;
+    } packed = {.words = words, .count = bytes / 4, .seed = 1};
+    size_t size = sizeof packed;
+    void *extra[] = {(void *)CU_PARAM_BUFFER, &packed, (void *)CU_PARAM_SIZE, &size,
+                     (void *)CU_PARAM_END};
+    void *parameters[] = {&packed.words, &packed.count, &packed.seed, &packed.wait_ns};
+    if (!gpu_has_kernels || way == GPU_LAUNCH_PLAIN)
+        return gpu_fill(stream, words, bytes, packed.seed, 0);
+    if (way == GPU_LAUNCH_EXTRA)
+        return CU("launch", gpu.cuLaunchKernel(fill_function, 64, 1, 1, 256, 1, 1, 0,
+                                               gpu_native(stream), NULL, extra));
+    return CU("launch", gpu.cuLaunchCooperativeKernel(fill_function, 64, 1, 1, 256, 1, 1, 0,
+                                                      gpu_native(stream), parameters));
+}
+
 bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns,
                struct gpu_slots *slots, size_t slot)
 {

@@ -89,6 +89,10 @@ bool gpu_slots_read(struct gpu_slots *slots, tarn_stream stream);
 
 /* Queue work that waits `wait_ns` and then writes, or checks, the words of a block. */
 bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns);
+/* A fill by each way to launch a kernel: its parameters as pointers, in one buffer (`extra` of
+ * cuLaunchKernel()), or cooperatively. Without kernels, all are memsets. */
+enum gpu_launch { GPU_LAUNCH_PLAIN, GPU_LAUNCH_EXTRA, GPU_LAUNCH_COOPERATIVE };
+bool gpu_fill_by(enum gpu_launch way, tarn_stream stream, void *words, size_t bytes);
 bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns,
                struct gpu_slots *slots, size_t slot);
 /* The same for the whole of a block, or of several, which they wait for. Block i has the pattern of

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checks of graphs on hardware: the parameters of real kernels are seen, a freed input is found for
- * certain, and what a node costs; the same of captured calls of cuBLAS and cuDNN, whose kernels
+/* Checks of graphs on hardware: the parameters of real kernels are seen by each way to launch them, a
+ * freed input is found for certain, and what a node costs; what a driver does not show is counted;
+ * the same of captured calls of cuBLAS and cuDNN, whose kernels
  * have their pointers in structures, so that a freed input is at least perhaps one. */
 #include "library_work.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define LAUNCHES 1000
 
@@ -57,6 +59,101 @@ static void freed_input(tarn_stream stream)
     gpu_verdict(clean && before.unseen == 0 && certain >= LAUNCHES && taken.certain >= LAUNCHES,
                 name, text);
     (void)CU(name, gpu.cuGraphDestroy(graph));
+}
+
+/* ---- Ways to launch ---- */
+
+enum { PLAIN, EXTRA, COOPERATIVE, EMBEDDED, PLACES };
+
+static void *places[PLACES], *in_body;
+static bool certain_of[PLACES + 1];
+
+static void note_place(const tarn_graph_reference *reference, void *user)
+{
+    (void)user;
+    for (size_t i = 0; i < PLACES; i++)
+        certain_of[i] |=
+            reference->address == places[i] && reference->certainty == TARN_GRAPH_CERTAIN;
+    certain_of[PLACES] |= reference->address == in_body;
+}
+
+static bool capture_embedded(tarn_stream stream, const char *name, void **child)
+{
+    return OK(name, tarn_capture_begin(stream, TARN_CAPTURE_THREAD_LOCAL)) &&
+           gpu_fill_by(GPU_LAUNCH_PLAIN, stream, places[EMBEDDED], MIB) &&
+           OK(name, tarn_capture_end(stream, child));
+}
+
+static bool capture_launches(tarn_stream stream, const char *name, void **graph)
+{
+    return OK(name, tarn_capture_begin(stream, TARN_CAPTURE_THREAD_LOCAL)) &&
+           gpu_fill_by(GPU_LAUNCH_PLAIN, stream, places[PLAIN], MIB) &&
+           gpu_fill_by(GPU_LAUNCH_EXTRA, stream, places[EXTRA], MIB) &&
+           gpu_fill_by(GPU_LAUNCH_COOPERATIVE, stream, places[COOPERATIVE], MIB) &&
+           OK(name, tarn_capture_end(stream, graph));
+}
+
+/* A conditional node with a fill in its body; false where the driver has no such nodes. */
+static bool add_conditional(tarn_stream stream, const char *name, cu_graph graph)
+{
+    struct gpu_node node = {.type = GPU_NODE_CONDITIONAL,
+                            .conditional = {.type = GPU_CONDITIONAL_IF, .size = 1}};
+    cu_graph_node added;
+    cu_graph body;
+    if (!gpu.cuGraphConditionalHandleCreate || !gpu.cuGraphAddNode_v2 ||
+        !gpu.cuStreamBeginCaptureToGraph || !gpu_has_kernels)
+        return false;
+    return CU(name, gpu.cuCtxGetCurrent(&node.conditional.context)) &&
+           CU(name, gpu.cuGraphConditionalHandleCreate(&node.conditional.handle, graph,
+                                                       node.conditional.context, 0, 0)) &&
+           CU(name, gpu.cuGraphAddNode_v2(&added, graph, NULL, NULL, 0, &node)) &&
+           CU(name, gpu.cuStreamBeginCaptureToGraph(gpu_native(stream), node.conditional.bodies[0],
+                                                    NULL, NULL, 0, TARN_CAPTURE_THREAD_LOCAL)) &&
+           gpu_fill_by(GPU_LAUNCH_PLAIN, stream, in_body, MIB) &&
+           CU(name, gpu.cuStreamEndCapture(gpu_native(stream), &body));
+}
+
+static void ways_to_launch(tarn_stream stream)
+{
+    const char *name = "graphs: ways to launch";
+    static const char *const words[] = {"parameters", "one buffer", "cooperative", "embedded"};
+    char text[300];
+    void *graph = NULL, *child = NULL;
+    cu_graph_node added;
+    bool conditional, well;
+    tarn_graph_summary before = {.size = sizeof before}, after = {.size = sizeof after};
+    for (size_t i = 0; i < PLACES; i++)
+        if (!OK(name, tarn_alloc_on(stream, MIB, &places[i])))
+            return;
+    if (!OK(name, tarn_alloc_on(stream, MIB, &in_body)) ||
+        !capture_embedded(stream, name, &child) || !capture_launches(stream, name, &graph) ||
+        !CU(name, gpu.cuGraphAddChildGraphNode(&added, graph, NULL, 0, child)))
+        return;
+    conditional = add_conditional(stream, name, graph);
+    if (!OK(name, tarn_graph_remember(graph, NULL)) ||
+        !OK(name, tarn_graph_check(graph, NULL, NULL, NULL, &before)))
+        return;
+    for (size_t i = 0; i < PLACES; i++)
+        (void)OK(name, tarn_free(places[i]));
+    (void)OK(name, tarn_free(in_body));
+    (void)OK(name, tarn_graph_check(graph, NULL, note_place, NULL, &after));
+    well = before.certain + before.likely + before.perhaps == 0 &&
+           before.unseen_conditional == (conditional ? 1 : 0) &&
+           before.unseen == (size_t)conditional;
+    snprintf(text, sizeof text,
+             "%zu nodes, %zu not seen, a conditional one %s; freed: ", before.nodes, before.unseen,
+             !conditional         ? "cannot be made here"
+             : certain_of[PLACES] ? "with its body"
+                                  : "without its body");
+    for (size_t i = 0; i < PLACES; i++) {
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, "%s %s%s", words[i],
+                 certain_of[i] ? "certain" : "not certain", i + 1 < PLACES ? ", " : "");
+        well = well && certain_of[i];
+    }
+    gpu_verdict(well, name, text);
+    (void)CU(name, gpu.cuGraphDestroy(graph));
+    (void)CU(name, gpu.cuGraphDestroy(child));
 }
 
 /* ---- Libraries ---- */
@@ -155,6 +252,7 @@ int main(void)
         return code;
     if (OK("graphs", tarn_stream_lease(0, 0, &stream))) {
         freed_input(stream);
+        ways_to_launch(stream);
         for (size_t i = 0; i < COUNT(works); i++)
             library(works[i], stream);
     }
