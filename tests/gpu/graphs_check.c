@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checks of graphs on hardware: the parameters of real kernels are seen by each way to launch them, a
- * freed input is found for certain, and what a node costs; what a driver does not show is counted;
- * the same of captured calls of cuBLAS and cuDNN, whose kernels
- * have their pointers in structures, so that a freed input is at least perhaps one. */
+/* Checks of graphs on hardware: the parameters of real kernels are seen by each way to launch them,
+ * a freed input is found for certain, and what a node costs; what a driver does not show is
+ * counted; the same of captured calls of cuBLAS and cuDNN, whose kernels have their pointers in
+ * structures, so that a freed input is at least perhaps one. */
 #include "library_work.h"
 
 #include <stdio.h>

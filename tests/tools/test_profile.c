@@ -8,6 +8,7 @@
 
 #include "analysis/analysis.h"
 #include "analysis/category.h"
+#include "analysis/ranks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,6 +86,46 @@ static void a_trace_has_what_pytorch_counted(void **state)
     }
     assert_int_equal(stacks, 138); /* each allocation */
     assert_true(found);
+    snapshot_finish(&snapshot);
+}
+
+/* Of a GPU: the host's memory is listed too, and is not one more device to compare with. */
+static void a_trace_of_a_gpu_has_one_device_and_the_host(void **state)
+{
+    static const struct report_rules rules = {.folding = {.depth = 1}};
+    (void)state;
+    struct report_file file;
+    char path[4096];
+    struct snapshot snapshot = read_sample("trace-cuda.json.zst");
+    assert_int_equal(snapshot.trace_count, 2);
+    assert_int_equal(snapshot.host_device, 2);
+    assert_sums(&snapshot, 68574720, 0, NULL, NULL);
+    assert_int_equal(snapshot.traces[0].reserved_most, 69206016);
+    snapshot_finish(&snapshot);
+    snprintf(path, sizeof path, "%s/tests/tools/profiles/trace-cuda.json.zst",
+             getenv("TARN_SOURCE"));
+    assert_true(report_file_open("report", path, -1, &rules, &file));
+    assert_int_equal(file.count, 2);
+    assert_false(ranks_are_compared(&file, 1));
+    struct report_file pair[] = {file, file, file};
+    struct ranks ranks;
+    assert_true(ranks_make(pair, COUNT(pair), &ranks));
+    assert_int_equal(ranks.count, 3);
+    ranks_finish(&ranks);
+    report_file_finish(&file);
+}
+
+static void timelines_of_a_gpu_have_the_sums_of_each_category(void **state)
+{
+    static const char *const tags[] = {"optimizer state", "parameters",  "gradients",
+                                       "activations",     "temporaries", "unknown"};
+    static const uint64_t sums[] = {166912, 83008, 83456, 0, 0, 68240896};
+    (void)state;
+    struct snapshot snapshot = read_sample("timeline-cuda.json.zst");
+    assert_sums(&snapshot, 68574272, COUNT(tags), tags, sums);
+    snapshot_finish(&snapshot);
+    snapshot = read_sample("changes-cuda.json.zst");
+    assert_sums(&snapshot, 68574272, COUNT(tags), tags, sums);
     snapshot_finish(&snapshot);
 }
 
@@ -309,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_has_what_pytorch_counted),
         cmocka_unit_test(timelines_have_the_sums_of_each_category),
+        cmocka_unit_test(a_trace_of_a_gpu_has_one_device_and_the_host),
+        cmocka_unit_test(timelines_of_a_gpu_have_the_sums_of_each_category),
         cmocka_unit_test(devices_and_the_host_are_apart),
         cmocka_unit_test(stacks_are_what_is_open_on_a_thread),
         cmocka_unit_test(a_timeline_splits_what_falls),

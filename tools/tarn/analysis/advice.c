@@ -82,7 +82,7 @@ static bool may_expand(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     return !snapshot->rmm && !snapshot->of_driver && !snapshot->tarn.there &&
-           analysis->device + 1 != snapshot->host_device && !snapshot->before_expandable &&
+           !analysis_is_of_host(analysis) && !snapshot->before_expandable &&
            !is_expandable(analysis);
 }
 

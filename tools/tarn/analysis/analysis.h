@@ -118,6 +118,12 @@ void analysis_finish(struct analysis *analysis);
 
 /* Whether most of what was reserved at the peak was so before the trace. Then the trace does not
  * show why, and a replay, which places the blocks from before it anew, does not either. */
+/* Whether the memory is the host's, which a profile lists as one more device. */
+static inline bool analysis_is_of_host(const struct analysis *analysis)
+{
+    return analysis->device + 1 == analysis->snapshot->host_device;
+}
+
 bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments in ascending order. False if memory is short. */

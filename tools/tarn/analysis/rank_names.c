@@ -44,9 +44,17 @@ static bool are_ranks(const struct report_file *files, size_t count)
     return true;
 }
 
+static size_t device_count(const struct report_file *file)
+{
+    size_t count = file->count;
+    for (size_t i = 0; i < file->count; i++)
+        count -= analysis_is_of_host(&file->analyses[i]);
+    return count;
+}
+
 bool ranks_are_compared(const struct report_file *files, size_t count)
 {
-    return count > 2 || (count == 1 ? files[0].count > 1 : are_ranks(files, count));
+    return count > 2 || (count == 1 ? device_count(files) > 1 : are_ranks(files, count));
 }
 
 static size_t common_begin(const char *a, const char *b)
@@ -123,7 +131,7 @@ bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_
         else
             name_file(files, count, rank->place, rank->name, sizeof rank->name - 16);
         size_t length = strlen(rank->name);
-        if (rank->file->count > 1)
+        if (device_count(rank->file) > 1)
             snprintf(rank->name + length, sizeof rank->name - length, ", device %d",
                      rank->analysis->device);
     }

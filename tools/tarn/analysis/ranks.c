@@ -348,6 +348,8 @@ bool ranks_make(const struct report_file *files, size_t count, struct ranks *ran
     bool done = ranks->items && peaks;
     for (size_t i = 0; done && i < count; i++)
         for (size_t j = 0; j < files[i].count; j++) {
+            if (analysis_is_of_host(&files[i].analyses[j]))
+                continue;
             struct rank *rank = &ranks->items[ranks->count];
             *rank = (struct rank){.file = &files[i], .analysis = &files[i].analyses[j], .place = i};
             fill_rank(rank);

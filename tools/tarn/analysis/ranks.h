@@ -43,7 +43,7 @@ struct rank_difference {
     size_t lowest, highest; /* the first ranks that have so much */
 };
 
-/* Whether files are compared as many: the devices of one, three or more, and two that are ranks.
+/* Whether files are compared as many: the devices of one, but for the host, three or more, and two that are ranks.
  * Else two have a comparison of their own. */
 bool ranks_are_compared(const struct report_file *files, size_t count);
 

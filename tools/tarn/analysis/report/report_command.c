@@ -382,10 +382,10 @@ static bool show(const struct arguments *arguments, const struct report_file *fi
     if (arguments->json)
         return count > 1 ? show_ranks(arguments, files, count)
                          : report_json_write(stdout, &files[0], how);
-    if (ranks_are_compared(files, count) && !show_ranks(arguments, files, count))
+    if (ranks_are_compared(files, count) &&
+        (!show_ranks(arguments, files, count) || (count == 1 && putchar('\n') == EOF)))
         return false;
-    return count > 1 || ((files[0].count == 1 || putchar('\n') != EOF) &&
-                         report_text_write(stdout, &files[0], how));
+    return count > 1 || report_text_write(stdout, &files[0], how);
 }
 
 /* Says where the moment of an error is asked for, and there is none: the end is shown. */

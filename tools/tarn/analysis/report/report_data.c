@@ -455,8 +455,8 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     }
     const char *name = (size_t)analysis->device < tarn->device_count
                            ? snapshot_text(snapshot, tarn->devices[analysis->device].name)
-                       : analysis->device + 1 == snapshot->host_device ? "memory of the host"
-                                                                       : "";
+                       : analysis_is_of_host(analysis) ? "memory of the host"
+                                                       : "";
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
     return json_pack(

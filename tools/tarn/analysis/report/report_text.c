@@ -84,7 +84,7 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
     if ((size_t)analysis->device < tarn->device_count &&
         *snapshot_text(snapshot, tarn->devices[analysis->device].name))
         fprintf(out, " (%s)", snapshot_text(snapshot, tarn->devices[analysis->device].name));
-    if (analysis->device + 1 == snapshot->host_device)
+    if (analysis_is_of_host(analysis))
         fputs(" (memory of the host)", out);
     fprintf(out, ": recorded by %s", report_writer(snapshot, writer, sizeof writer));
     if (analysis->has_trace) {
