@@ -43,8 +43,8 @@ struct rank_difference {
     size_t lowest, highest; /* the first ranks that have so much */
 };
 
-/* Whether files are compared as many: the devices of one, but for the host, three or more, and two that are ranks.
- * Else two have a comparison of their own. */
+/* Whether files are compared as many: the devices of one, without the host's memory; three or more;
+ * two that are ranks. Else two have a comparison of their own. */
 bool ranks_are_compared(const struct report_file *files, size_t count);
 
 /* Names ranks, whose file and place are known. True where files are ranks: each has a number of its
