@@ -23,7 +23,8 @@ function cardsOf(model) {
     const when = moment => device.hasTrace ? "at " + timeOf(model, moment) : "in the recorded state", known = reserved.reserved > 0, most = device.hasTrace ? "peak " : "";
     return [
         [most + "allocated", formatBytes(peak.allocated), when(device.peak) + ", " + plural(peak.blocks, "block")],
-        [most + "reserved", known ? formatBytes(reserved.reserved) : "not recorded", known ? when(device.peakReserved) : "the file shows no segments"],
+        [most + "reserved", known ? formatBytes(reserved.reserved) : device.countedReserved ? formatBytes(device.countedReserved) : "not recorded",
+            known ? when(device.peakReserved) : "the file shows no segments"],
         ["free in holes", known ? formatBytes(holes.free) : "\u2013", known ? formatShare(holes.free, holes.reserved) + " of what is reserved" +
             (failed ? " at the error" : device.hasTrace ? " then" : "") + ", in " + plural(holes.holes, "hole") : ""],
         ["out of memory", failed ? "at " + timeOf(model, failed.moment) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
@@ -53,7 +54,7 @@ function sentencesOf(model) {
         (most ? "; most of it by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" + formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
     found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
         formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest) + "."
-        : "What it reserves was not recorded.");
+        : device.countedReserved ? "It reserves at most " + formatBytes(device.countedReserved) + "; in which segments was not recorded." : "What it reserves was not recorded.");
     found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory" + when(failed.moment) + ", when it requested " +
         formatBytes(failed.asked) + "." : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
     return found;

@@ -10,8 +10,8 @@ const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category"
     size: "size"};
 
 // By what a device's blocks are told apart, where nobody has chosen.
-const firstGrouping = ({hasTags, hasCategories, hasStacks, hasTrace}) =>
-    hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : hasTrace ? "life" : "size";
+const firstGrouping = ({mostTagged, hasCategories, hasStacks, hasTrace}) =>
+    mostTagged ? "tag" : hasCategories ? "category" : hasStacks ? "site" : hasTrace ? "life" : "size";
 
 // The groups at a moment; choosing one leaves only its blocks everywhere else. `view` is what is chosen (main.js), `tell` what to call
 // when the reader chooses.

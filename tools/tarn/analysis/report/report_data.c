@@ -447,11 +447,14 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
     char gaps[480];
-    bool tagged = false, stacked = false, told = false;
-    for (size_t i = 0; i < analysis->block_count && !(tagged && stacked && told); i++) {
+    bool stacked = false, told = false;
+    double tagged = 0, all = 0; /* bytes */
+    for (size_t i = 0; i < analysis->block_count; i++) {
+        const struct analysis_block *block = &analysis->blocks[i];
         told = told || analysis->categories[i] != CATEGORY_UNKNOWN;
-        tagged = tagged || analysis->blocks[i].tag != 0;
-        stacked = stacked || analysis->blocks[i].stack != 0;
+        stacked = stacked || block->stack != 0;
+        tagged += block->tag ? (double)block->size : 0;
+        all += (double)block->size;
     }
     const char *name = (size_t)analysis->device < tarn->device_count
                            ? snapshot_text(snapshot, tarn->devices[analysis->device].name)
@@ -460,13 +463,16 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
     return json_pack(
-        "{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, s:o, "
+        "{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, "
+        "s:o, "
         "s:o}",
         "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count,
-        "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "hasTags",
-        (int)tagged, "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
-        (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states",
-        "peak", describe_state(&analysis->at_peak), "peakReserved",
+        "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "mostTagged",
+        (int)(tagged > 0 && tagged >= all / 2), "hasStacks", (int)stacked, "hasCategories",
+        (int)told, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
+        (json_int_t)analysis->peak_reserved, "countedReserved",
+        analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].reserved_most : 0,
+        "states", "peak", describe_state(&analysis->at_peak), "peakReserved",
         describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",
         describe_advice(file, analysis), "annotations", describe_annotations(analysis), "whatIf",
         describe_what_if(file, analysis), "arrays", arrays);
