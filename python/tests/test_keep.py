@@ -16,7 +16,7 @@ numpy = pytest.importorskip("numpy")
 
 FIRST = """
 import os, signal, numpy, tarn
-pool = tarn.Pool.keep("weights", segment=8 << 20)
+pool = tarn.keep("weights", segment=8 << 20)
 assert pool.kept.adopted is False
 block = pool.alloc(5 << 20)
 numpy.asarray(block)[:] = 7
@@ -45,7 +45,7 @@ def owner(tmp_path, monkeypatch):
 def test_the_next_process_has_the_blocks(owner):
     first = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True)
     assert first.returncode == -signal.SIGKILL and first.stdout == "ready\n", first.stderr
-    pool = tarn.Pool.keep("weights", wait=10)
+    pool = tarn.keep("weights", wait=10)
     assert (pool.kept.adopted, pool.kept.blocks, pool.kept.bytes) == (True, 1, 5 << 20)
     found = pool.sealed("layer.0")
     assert found.nbytes == 5 << 20 and found.data.rstrip(b"\0") == b"bf16"
@@ -53,7 +53,7 @@ def test_the_next_process_has_the_blocks(owner):
     with pytest.raises(tarn.InvalidArgumentError):
         pool.sealed("layer.1")
     with pytest.raises(tarn.BusyError):
-        tarn.Pool.keep("weights")
+        tarn.keep("weights")
     block = found.unseal()
     with pytest.raises(tarn.InvalidArgumentError):
         pool.sealed("layer.0")
@@ -68,7 +68,7 @@ def test_the_next_process_has_the_blocks(owner):
 @pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
 def test_a_pool_becomes_a_file(owner, tmp_path):
     path = tmp_path / "weights.pool"
-    pool, other = tarn.Pool.keep("weights", segment=8 << 20), tarn.Pool.keep("others", segment=8 << 20)
+    pool, other = tarn.keep("weights", segment=8 << 20), tarn.keep("others", segment=8 << 20)
     block = pool.alloc(3 << 20)
     numpy.asarray(block)[:] = 9
     sealed = pool.seal(block, "layer.0", b"bf16")
@@ -92,9 +92,52 @@ def test_a_pool_becomes_a_file(owner, tmp_path):
     other.close()
 
 
+ARRAYS = """
+import os, signal, numpy, tarn
+pool = tarn.keep("weights", segment=8 << 20)
+for name, shape, typestr in (("matrix", (3, 4), "<f4"), ("number", (), "<i8"), ("half", (5,), "bfloat16")):
+    array = pool.alloc(1000).view(shape, typestr)
+    numpy.asarray(array.block)[:] = 0
+    if typestr[0] == "<":
+        numpy.asarray(array)[...] = numpy.arange(array.block.nbytes // 1000 * numpy.prod(shape, dtype=int)).reshape(shape)
+    pool.seal(array, name)
+pool.seal(pool.alloc(8), "bytes")
+block = pool.alloc(8)
+for wrong in (block.view((1,), "<f4", 4), block.view((9,) * 2 + (0,) * 40)):
+    try:
+        pool.seal(wrong, "wrong")
+    except ValueError:
+        assert block.ptr
+    else:
+        raise AssertionError(wrong)
+try:
+    pool.seal(block.view((8,)), "wrong", b"data")
+except ValueError:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
+def test_arrays_are_found_in_their_type_and_shape(owner):
+    first = subprocess.run([sys.executable, "-c", ARRAYS], capture_output=True, text=True)
+    assert first.returncode == -signal.SIGKILL, first.stderr
+    pool = tarn.keep("weights", wait=10)
+    assert (numpy.asarray(pool.sealed("matrix").array) == numpy.arange(12).reshape(3, 4)).all()
+    assert numpy.from_dlpack(pool.sealed("number").array) == 0 and numpy.asarray(pool.sealed("number").array).dtype == "<i8"
+    half = pool.sealed("half").array
+    assert half.shape == (5,) and half.typestr == "bfloat16" and "dltensor" in repr(half.__dlpack__())
+    with pytest.raises(AttributeError, match="DLPack"):
+        half.__array_interface__
+    with pytest.raises(ValueError, match="without a type and a shape"):
+        pool.sealed("bytes").array
+    for name in ("matrix", "number", "half", "bytes"):
+        pool.sealed(name).free()
+    pool.close()
+
+
 def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(tarn.SystemCallError, match="tarn keep --socket"):
-        tarn.Pool.keep("weights", socket=str(tmp_path / "nobody"))
+        tarn.keep("weights", socket=str(tmp_path / "nobody"))
     pool = tarn.Pool()
     block = pool.alloc(1000)
     with pytest.raises(tarn.InvalidPointerError):

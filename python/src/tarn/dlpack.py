@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _DEVICE_TYPES = {"host": 1, "cuda": 2, "hip": 10}  # kDLCPU, kDLCUDA, kDLROCM
 _KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLComplex, kDLBool
+#: Types that NumPy has no string for, by the names that ml_dtypes and PyTorch give them: kDLBfloat, kDLFloat8_... and their bits.
+NAMED = {"bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
+          "float8_e8m0fnu": (14, 8)}
 
 
 class _Device(Structure):
@@ -73,11 +76,15 @@ def _forget(capsule: int) -> None:
 _destructor = CFUNCTYPE(None, c_void_p)(_forget)
 
 def type_of(typestr: str) -> Tuple[_DataType, int]:
-    """DLPack's type, and the bytes of an element, of a type string of NumPy's."""
+    """DLPack's type, and the bytes of an element, of a type string of NumPy's, or of a name as "bfloat16"."""
+    if typestr in NAMED:
+        code, bits = NAMED[typestr]
+        return _DataType(code, bits, 1), bits // 8
     match = re.fullmatch(r"[<|=]?([iufcb])(\d+)", typestr)
     size = int(match.group(2)) if match else 0
     if match is None or size not in (1, 2, 4, 8, 16):
-        raise ValueError(f'no type string of a number in this machine\'s byte order: {typestr!r}; "<f4" is one')
+        raise ValueError(f'no type string of a number in this machine\'s byte order: {typestr!r}; "<f4" is one, and so is '
+                         '"bfloat16"')
     return _DataType(_KINDS[match.group(1)], 8 * size, 1), size
 
 

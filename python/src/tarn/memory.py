@@ -99,8 +99,8 @@ class Block(Owning):
         self._lease = None
 
     def view(self, shape: Sequence[int], dtype: str = "|u1", offset: int = 0) -> "View":
-        """The block, or a part of it from byte `offset` on, as a contiguous array. `dtype` is a type string of NumPy's ("<f4") or
-        anything with a `str` attribute like it."""
+        """The block, or a part of it from byte `offset` on, as a contiguous array. `dtype` is a type string of NumPy's ("<f4"),
+        anything with a `str` attribute like it, or one of the names "bfloat16", "float8_e4m3fn" and so on, for DLPack alone."""
         return View(self, tuple(operator.index(length) for length in shape), str(getattr(dtype, "str", dtype)), offset)
 
     @property
@@ -164,10 +164,15 @@ class View:
             raise ValueError("the block of this view was freed")
         return self.block.ptr + self._offset if self.block.ptr else 0
 
+    def _needs_typestr(self) -> None:
+        if self.typestr in dlpack.NAMED:
+            raise AttributeError(f"NumPy has no type string for {self.typestr}: take the array by DLPack")
+
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
         if self.block.device.driver == "host":
             raise AttributeError("memory of the host device is no CUDA memory: numpy.asarray() takes it")
+        self._needs_typestr()
         stream = self.block.stream.native
         return {"shape": self.shape, "typestr": self.typestr, "data": (self.ptr, False), "version": 3, "strides": None,
                 "stream": stream or 1}  # 1: the legacy default stream
@@ -176,6 +181,7 @@ class View:
     def __array_interface__(self) -> Dict[str, Any]:
         if self.block.device.driver != "host":
             raise AttributeError(_ON_DEVICE)
+        self._needs_typestr()
         return {"shape": self.shape, "typestr": self.typestr, "data": (self.ptr, False), "version": 3, "strides": None}
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:  # NumPy asks last, and would make an array of one object

@@ -5,9 +5,10 @@
 
 
 import os
+import re
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 from weakref import ref
 
 from . import _c
@@ -16,7 +17,7 @@ from ._integers import integer
 from ._library import lib
 from .devices import Device, DeviceLike, Event, StreamLike, current_index, current_value, device_index, stream_value
 from .errors import InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
-from .memory import Block, alloc, end_shared_scopes, shared_scopes
+from .memory import Block, View, alloc, end_shared_scopes, shared_scopes
 from .stats import flatten
 
 _SEGMENTS = {"default": _c.tarn_segments.TARN_SEGMENTS_DEFAULT, "virtual": _c.tarn_segments.TARN_SEGMENTS_VIRTUAL,
@@ -86,7 +87,7 @@ _DATA_BYTES = 64
 
 
 class Kept(NamedTuple):
-    """What Pool.keep() found: sealed blocks, their bytes, the bytes of all segments; whether the pool existed, and whether its blocks are
+    """What keep() found: sealed blocks, their bytes, the bytes of all segments; whether the pool existed, and whether its blocks are
     at other addresses than before."""
     blocks: int
     bytes: int
@@ -95,12 +96,25 @@ class Kept(NamedTuple):
     moved: bool
 
 
+def array_data(typestr: str, shape: Tuple[int, ...]) -> bytes:
+    """The data of a block that is sealed as an array: its type and shape as text."""
+    return f"{typestr} {','.join(str(length) for length in shape)}".encode()
+
+
 class SealedBlock(Block):
     """A sealed block of a kept pool. It lasts longer than this object, and than the process; free() ends it."""
 
     def __init__(self, pointer: int, size: int, device: int, stream: int, name: str, data: bytes) -> None:
         super().__init__(pointer, size, device, stream)
         self.name, self.data = name, data
+
+    @property
+    def array(self) -> View:
+        """The array that was sealed, in its type and shape. ValueError for a block that was not sealed as one."""
+        typestr, space, shape = self.data.rstrip(bytes(1)).decode("ascii", "replace").partition(" ")
+        if not space or not re.fullmatch(r"(\d+(,\d+)*)?", shape):
+            raise ValueError(f"{self.name!r} was sealed without a type and a shape: take a view()")
+        return self.view([int(length) for length in shape.split(",") if length], typestr)
 
     def close(self, stream: StreamLike = None) -> None:
         """Forgets the block, which stays as it is."""
@@ -136,7 +150,8 @@ class Pool(Owning, Enterable):
 
     _track = scopes
     _device: Optional[int] = None  # once it was asked for
-    kept: Optional[Kept] = None  # of keep()
+    #: What keep() found. None for another pool.
+    kept: Optional[Kept] = None
 
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
                  exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False,
@@ -172,26 +187,14 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)
 
-    @classmethod
-    def keep(cls, name: str, device: DeviceLike = None, *, socket: Optional[str] = None, segment: int = 0, wait: float = 0,
-             stream: StreamLike = None) -> "Pool":
-        """Takes over the pool that an owner, `tarn keep`, keeps under a name, or makes one; `kept` says what was found. Waits at most
-        `wait` seconds for the end of the process that has it, then BusyError. close() gives the memory back for ever as soon as no block
-        is live; the end of the process does not."""
-        index = device_index(device)
-        options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
-                                       socket=None if socket is None else socket.encode(), wait_ms=int(wait * 1000),
-                                       stream=stream_value(stream, index))
-        kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
-        pointer = c_void_p()
-        check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
-        pool = cls._of(pointer)
-        pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
-        return pool
-
-    def seal(self, block: Block, name: str, data: bytes = b"", event: Optional[Event] = None) -> "SealedBlock":
-        """Seals a block of a kept pool under a name, with at most 64 bytes of `data`: a successor finds it. Its contents are complete when
-        `event` is; without one, the caller has waited. `block` is closed, and what is returned has its memory."""
+    def seal(self, block: Union[Block, View], name: str, data: bytes = b"", event: Optional[Event] = None) -> "SealedBlock":
+        """Seals a block of a kept pool under a name, with at most 64 bytes of `data`: a successor finds it. A view of a whole block has its
+        type and shape as data, which SealedBlock.array reads. The contents are complete when `event` is; without one, the caller has waited.
+        The block is closed, and what is returned has its memory."""
+        if isinstance(block, View):
+            if data or block.ptr != block.block.ptr:
+                raise ValueError("a view is sealed if it begins where its block begins, and without other data")
+            block, data = block.block, array_data(block.typestr, block.shape)
         if len(data) > _DATA_BYTES:
             raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
         check(lib.tarn_pool_block_seal(block.ptr, name.encode(), data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
@@ -352,6 +355,23 @@ class Pool(Owning, Enterable):
             return f"<tarn.Pool {tuple(self.id)} on device {self.device.index}>"
         except TarnError:
             return "<tarn.Pool, unknown>"
+
+
+def keep(name: str, device: DeviceLike = None, *, socket: Optional[str] = None, segment: int = 0, wait: float = 0,
+         stream: StreamLike = None) -> Pool:
+    """Takes over the pool that an owner, `tarn keep`, keeps under a name, or makes one; its `kept` says what was found. Waits at most
+    `wait` seconds for the end of the process that has it, then BusyError. close() gives the memory back for ever as soon as no block
+    is live; the end of the process does not."""
+    index = device_index(device)
+    options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
+                                   socket=None if socket is None else socket.encode(), wait_ms=int(wait * 1000),
+                                   stream=stream_value(stream, index))
+    kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
+    pointer = c_void_p()
+    check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
+    pool = Pool._of(pointer)
+    pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
+    return pool
 
 
 class Scope:

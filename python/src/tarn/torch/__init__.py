@@ -27,6 +27,7 @@ from ..sleeping import sleep as _sleep
 from ..sleeping import wake as _wake
 from ..snapshots import region as tag
 from . import watching as _watching
+from .keeping import KeptModule, keep
 from .shim import check_shim, shim_path
 
 _shim: Optional[ctypes.CDLL] = globals().get("_shim")  # kept when the module is reloaded
@@ -269,4 +270,4 @@ def limit(bytes: Optional[int] = None, *, device: Any = None) -> int:
     return _limit(bytes, device=_index(device))
 
 
-__all__ = ["EnableError", "check_graph", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "register", "registrable", "remember_graph", "sleep", "tag", "wake"]
+__all__ = ["EnableError", "KeptModule", "check_graph", "compact", "enable", "is_enabled", "keep", "limit", "memory_stats", "name_pool", "register", "registrable", "remember_graph", "sleep", "tag", "wake"]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""tarn.torch.keep(): the tensors of a module outlive the process. On the host device they are CPU tensors; on a GPU the same runs there, with
+PyTorch's allocator and with tarn's. Skipped where there is no PyTorch."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+              pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")]
+HAS_GPU = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/nvidia0")
+
+COMMON = """
+import hashlib, os, signal, sys
+import torch
+import tarn.torch
+if os.environ.get("ENABLE"):
+    tarn.torch.enable()
+DEVICE = "cpu" if os.environ["TARN_DRIVER"] == "host" else "cuda:0"
+
+class Model(torch.nn.Module):
+    def __init__(self, width=64, dtype=torch.bfloat16):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, width, dtype=dtype)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width, dtype=dtype) for _ in range(3))
+        self.head = torch.nn.Linear(width, 100, bias=False, dtype=dtype)
+        self.head.weight = self.embedding.weight
+        self.norm = torch.nn.BatchNorm1d(width, dtype=dtype)
+        self.register_buffer("mask", torch.arange(width) % 3 == 0)
+        self.register_buffer("scale", torch.tensor(0.5), persistent=False)
+        self.register_buffer("nothing", torch.empty(0))
+        self.eval()
+
+    def forward(self, numbers):
+        x = self.embedding(numbers)
+        for layer in self.layers:
+            x = torch.relu(layer(x)) * self.mask
+        return self.head(self.norm(x)) * self.scale.to(x.dtype)
+
+def build(*arguments):
+    torch.manual_seed(1)
+    return Model(*arguments)
+
+def on_meta(*arguments):
+    with torch.device("meta"):
+        return Model(*arguments)
+
+def never():
+    raise AssertionError("load() was called")
+
+def tensors(model):
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+def said(model):
+    with torch.no_grad():
+        result = model(torch.arange(32, device=DEVICE)).float().cpu().numpy().tobytes()
+    return [hashlib.sha256(result).hexdigest(), sorted((name, tensor.data_ptr()) for name, tensor in tensors(model).items() if tensor.numel())]
+
+def die():
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def refuses(words, *arguments, error=ValueError, **options):
+    try:
+        tarn.torch.keep(*arguments, **options)
+    except error as caught:
+        assert words in str(caught), caught
+    else:
+        raise AssertionError(f"no error with {words!r}")
+"""
+
+
+@pytest.fixture(params=["host", "cuda"])
+def process(request, tmp_path):
+    """Runs a text in a process that has an owner. It prints one line, and is killed where it calls die()."""
+    if request.param == "cuda" and not HAS_GPU:
+        pytest.skip("no GPU")
+    path = str(tmp_path / "keep")
+    environment = {**os.environ, "TARN_DRIVER": request.param, "TARN_KEEP": path}
+    if request.param != "host":
+        environment.pop("TARN_HOST_MEMORY", None)
+    owner = subprocess.Popen([os.environ["TARN_PROGRAM"], "keep", "--socket", path], stdout=subprocess.PIPE, text=True)
+    assert "listening" in owner.stdout.readline()
+
+    def run(text, **more):
+        ended = subprocess.run([sys.executable, "-c", COMMON + textwrap.dedent(text)], capture_output=True, text=True, timeout=300,
+                               env={**environment, **more})
+        assert ended.returncode == (-signal.SIGKILL if "die()" in text else 0), ended.stderr
+        return ended.stdout
+
+    yield run
+    owner.terminate()
+    assert owner.wait() == 0
+    owner.stdout.close()
+
+
+FIRST = """
+    model = build()
+    kept = tarn.torch.keep(model, "weights", segment=8 << 20)
+    assert kept.adopted is False and kept.moved is False and kept.tensors == 14, kept
+    print(said(model))
+    die()
+"""
+
+LATER = """
+    model = on_meta()
+    kept = tarn.torch.keep(model, "weights", load=never, wait=20)
+    assert kept.adopted is True and kept.moved is False and kept.tensors == 14, kept
+    assert model.head.weight is model.embedding.weight and model.head.weight.requires_grad
+    assert {tensor.device for tensor in tensors(model).values()} == {torch.device(DEVICE)} and model.nothing.shape == (0,)
+    print(said(model))
+    die()
+"""
+
+
+def test_the_next_process_has_the_tensors(process):
+    first = process(FIRST)
+    assert process(LATER) == first
+    assert process(LATER) == first
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU")
+@pytest.mark.parametrize("process", ["cuda"], indirect=True)
+def test_with_tarns_allocator_too(process):
+    first = process(FIRST, ENABLE="1")
+    assert process(LATER, ENABLE="1") == first
+    assert process(LATER) == first
+
+
+def test_a_module_that_has_contents_gets_those_that_are_kept(process):
+    """Its objects stay, so that what refers to a parameter has the one that is kept."""
+    first = process(FIRST)
+    assert process("""
+        model = build().to(DEVICE)
+        before = {name: id(tensor) for name, tensor in tensors(model).items()}
+        with torch.no_grad():
+            model.layers[1].weight.zero_()
+        kept = tarn.torch.keep(model, "weights", wait=20)
+        assert kept.adopted
+        weight = torch.from_dlpack(kept.pool.sealed("embedding.weight").array)
+        assert weight.data_ptr() == model.head.weight.data_ptr() and weight.dtype == torch.bfloat16 and torch.equal(weight, model.head.weight)
+        assert {name: id(tensor) for name, tensor in tensors(model).items()} == before
+        print(said(model))
+    """) == first
+
+
+@pytest.mark.parametrize("load", ["build()", "build().to(DEVICE)", "dict(tensors(build()))", "iter(tensors(build()).items())"])
+def test_contents_come_from_load(process, load):
+    first = process(f"""
+        model = on_meta()
+        kept = tarn.torch.keep(model, "weights", load=lambda: {load}, segment=8 << 20)
+        assert not kept.adopted and kept.tensors == 14
+        assert said(model)[0] == said(build().to(DEVICE))[0]
+        print(said(model))
+        die()
+    """)
+    assert process(LATER) == first
+
+
+def test_a_process_that_ends_while_it_seals_leaves_nothing(process):
+    process("""
+        whole, calls = tarn.Pool.seal, []
+        def seal(*arguments):
+            if len(calls) == 5:
+                die()
+            calls.append(whole(*arguments))
+        tarn.Pool.seal = seal
+        tarn.torch.keep(build(), "weights", segment=8 << 20)
+    """)
+    first = process(f"""
+        model = build()
+        kept = tarn.torch.keep(model, "weights", wait=20)
+        assert kept.pool.kept.blocks == 5 and kept.adopted is False
+        assert said(model)[0] == said(build().to(DEVICE))[0]
+        print(said(model))
+        die()
+    """)
+    assert process(LATER) == first
+
+
+def test_another_model_is_refused(process):
+    first = process(FIRST)
+    process("""
+        refuses('mask is "|b1 65" in the module, and "|b1 64" in the pool, which is of another model', on_meta(65), "weights", wait=20)
+    """)
+    process("""
+        model = build(64, torch.float32)
+        was = said(model.to(DEVICE))
+        refuses('is "<f4 100,64" in the module, and "bfloat16 100,64" in the pool', model, "weights", wait=20)
+        assert said(model) == was
+    """)
+    assert process(LATER) == first
+
+
+def test_what_cannot_be_kept_is_said(process):
+    process("""
+        pool = tarn.keep("weights", segment=8 << 20)
+        refuses("mask is on the device meta and has no contents: give keep() a function `load`", on_meta(), pool)
+        whole = dict(tensors(build()))
+        refuses("load() gives extra, which the module does not have", build(), pool, load=lambda: {**whole, "extra": torch.zeros(1)})
+        refuses("load() does not give layers.2.bias", build(), pool, load=lambda: {key: value for key, value in whole.items() if key != "layers.2.bias"})
+        refuses("layers.2.bias has the shape (3,) where it is loaded from, and (64,) in the module", build(), pool,
+                load=lambda: {**whole, "layers.2.bias": torch.zeros(3)})
+        refuses("layers.2.bias is torch.float32 where it is loaded from, and torch.bfloat16 in the module", build(), pool,
+                load=lambda: {**whole, "layers.2.bias": torch.zeros(64)})
+        refuses("weight is a UninitializedParameter", torch.nn.LazyLinear(3), pool)
+        sparse = torch.nn.Module()
+        sparse.register_buffer("indices", torch.eye(3).to_sparse())
+        refuses("indices is a Tensor of torch.float32, which is not one block of numbers", sparse, pool)
+        model = torch.nn.Linear(3, 3)
+        model(torch.ones(3)).sum().backward()
+        refuses("weight has a gradient", model, pool)
+        refuses("not one of tarn.keep()", build(), tarn.Pool())
+        import gc
+        gc.collect()
+        assert pool.blocks() == []
+        refuses("weights", build(), "weights", error=tarn.BusyError)
+    """)
+
+
+def test_modules_share_a_pool(process):
+    """A name that is too long for a block is shortened, and other libraries find the arrays by the names."""
+    text = """
+        import gc
+        pool = tarn.keep("weights", segment=8 << 20, wait=20)
+        inner = torch.nn.ModuleDict({"a" * 40: torch.nn.ModuleDict({"b" * 40: torch.nn.Linear(3, 5)})})
+        for i, prefix in enumerate(("first.", "second.")):
+            torch.manual_seed(i)
+            for module in (torch.nn.Linear(7, 7), inner):
+                kept = tarn.torch.keep(module, pool, prefix=prefix)
+                assert kept.adopted == ADOPTED and kept.tensors == 2
+            torch.manual_seed(i)
+            with torch.no_grad():
+                assert torch.equal(torch.nn.Linear(7, 7)(torch.ones(7)), torch.from_dlpack(pool.sealed(prefix + "weight").array).cpu()
+                    @ torch.ones(7) + torch.from_dlpack(pool.sealed(prefix + "bias").array).cpu())
+        assert len(pool.blocks()) == 8
+        del pool, kept
+        gc.collect()  # the blocks stay
+        die()
+    """
+    process("ADOPTED = False" + text.replace("\n        ", "\n"))
+    process("ADOPTED = True" + text.replace("\n        ", "\n"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+@pytest.mark.parametrize("driver", ["host", "cuda"])
+def test_the_example_serves_again(driver):
+    """On a GPU too with a small model here: without arguments the example has one of 8 GB."""
+    if driver == "cuda" and not HAS_GPU:
+        pytest.skip("no GPU")
+    environment = {**os.environ, "TARN_DRIVER": driver, **({"CUDA_VISIBLE_DEVICES": ""} if driver == "host" else {})}
+    ended = subprocess.run([sys.executable, Path(__file__).parents[2] / "examples/keep/run.py", "--small"], capture_output=True, text=True,
+                           timeout=600, env=environment)
+    assert ended.returncode == 0 and "logits and 9 tokens: equal in all; addresses: the same" in ended.stdout, ended.stdout + ended.stderr
