@@ -192,9 +192,10 @@ class Pool(Owning, Enterable):
         type and shape as data, which SealedBlock.array reads. The contents are complete when `event` is; without one, the caller has waited.
         The block is closed, and what is returned has its memory."""
         if isinstance(block, View):
-            if data or block.ptr != block.block.ptr:
+            view, block = block, block.block
+            if data or view.ptr != block.ptr:
                 raise ValueError("a view is sealed if it begins where its block begins, and without other data")
-            block, data = block.block, array_data(block.typestr, block.shape)
+            data = array_data(view.typestr, view.shape)
         if len(data) > _DATA_BYTES:
             raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
         check(lib.tarn_pool_block_seal(block.ptr, name.encode(), data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
