@@ -42,7 +42,8 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-uint64_t shim_now(void)
+/* ns since the book's start. */
+static uint64_t shim_now(void)
 {
     uint64_t now = clock_ns();
     return now > book->start_ns ? now - book->start_ns : 0;
@@ -50,7 +51,7 @@ uint64_t shim_now(void)
 
 /* The log -------------------------------------------------------------------------------------- */
 
-void log_open(const char *path)
+static void log_open(const char *path)
 {
     int file = own_file_open(&log_.file, path, O_RDWR | O_CREAT | O_EXCL);
     if (file < 0)

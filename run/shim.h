@@ -86,8 +86,6 @@ static inline void shim_leave(void)
 
 /* Call it after the driver's cuInit() succeeded. */
 void shim_wake(void);
-/* ns since the book's start. */
-uint64_t shim_now(void);
 
 /* Files ---------------------------------------------------------------------------------------- */
 
@@ -255,10 +253,9 @@ void group_subtract(unsigned device, uint64_t size);
 /* Bytes of a device that all processes of the group have, with those that no hook saw. */
 uint64_t group_used(unsigned device, uint64_t unseen);
 
-/* The log. log_write() adds one record, if there is a log. A record whose block has a place goes
+/* The log of allocations and frees. log_write() adds one record, if there is a log. A record whose block has a place goes
  * there: the place of a free's record is taken before the driver's call, since another thread may
  * get the address right after it. For a refusal, the block's key is the bytes that were left. */
-void log_open(const char *path);
 #define LOG_FULL UINT64_MAX
 /* takes the next place. Returns its number + 1; LOG_FULL: no room; 0: no log */
 uint64_t log_place(void);

@@ -55,7 +55,8 @@ bool sim_user_object_release(struct sim_user_object *object, unsigned count)
     return has;
 }
 
-bool sim_user_object_retain(struct sim_user_object *object, unsigned count)
+/* Adds `count` references. False if there is no such object. */
+static bool sim_user_object_retain(struct sim_user_object *object, unsigned count)
 {
     mutex_lock(&user_objects_lock);
     bool live = object->live;

@@ -14,10 +14,9 @@ struct sim_user_object;
 struct sim_user_object *sim_user_object_create(void (*destroy)(void *), void *argument,
                                                unsigned count);
 
-/* Removes, or adds, `count` references. False if there is no such object or it has fewer
- * references; then nothing was done. */
+/* Removes `count` references. False if there is no such object or it has fewer references; then
+ * nothing was done. */
 bool sim_user_object_release(struct sim_user_object *object, unsigned count);
-bool sim_user_object_retain(struct sim_user_object *object, unsigned count);
 
 /* Makes a graph of the host device hold `count` references until the graph and its work have ended:
  * the caller's references, or with `more` new ones. */

@@ -451,7 +451,7 @@ tarn_status tarn_device_guard_set(tarn_guard *guard, int device)
 
 /* Makes the device current again that was current before another. If it has no context, the thread
  * had none there, and gets none: a guard does not count as a use of the device that it restores. */
-tarn_status device_return(int device)
+static tarn_status device_return(int device)
 {
     bool active = true;
     struct thread *thread = thread_self();

@@ -117,9 +117,6 @@ static inline void thread_forget_caches(struct thread *thread)
 struct thread *thread_self(void);
 /* The calling thread's current device. Creates no `struct thread`: without one it is 0. */
 int thread_device(void);
-/* Makes a device current again at the end of a guard. Does what tarn_device_set() does, but creates
- * no context on a device that has none. */
-tarn_status device_return(int device);
 
 /* Registers what an upper layer does when a thread ends. The callbacks run in the order of the
  * enum, before the thread's streams are given up; none runs in a child of fork(). */

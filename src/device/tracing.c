@@ -73,7 +73,9 @@ uint32_t trace_text(const char *text)
     return intern(&trace_texts, &copy);
 }
 
-struct trace_ring *trace_ring_begin(struct thread *thread)
+/* Returns the calling thread's ring. If the wanted size has changed, the thread gets a new one.
+ * NULL: it has none, and the host has no memory for one. */
+static struct trace_ring *trace_ring_begin(struct thread *thread)
 {
     if (thread->trace && trace_ring_fits(thread->trace))
         return thread->trace;

@@ -35,10 +35,6 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
 void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address,
                         uint64_t size);
 
-/* Returns the calling thread's ring. If the wanted size has changed, the thread gets a new one.
- * NULL: it has none, and the host has no memory for one. */
-struct trace_ring *trace_ring_begin(struct thread *thread);
-
 /* Reads a text in the language of TARN_TRACE into options. `on` receives whether it asks for a
  * trace. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on);

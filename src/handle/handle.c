@@ -226,12 +226,6 @@ tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct 
     return held_or_taken(holder, entry, stream, vendor_bind, result);
 }
 
-tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry,
-                                   struct stream *stream, struct handle **result)
-{
-    return held_or_taken(holder, entry, stream, vendor_leave, result);
-}
-
 /* The slow path of a get. */
 static tarn_status get_slowly(tarn_library library, tarn_stream value, void **result)
 {
@@ -300,7 +294,7 @@ static tarn_status get_plain(tarn_library library, void **result)
     if (!status)
         status = stream_current(thread_device(), &stream);
     if (!status)
-        status = handle_of_thread_plain(holder, entry, stream, &handle);
+        status = held_or_taken(holder, entry, stream, vendor_leave, &handle);
     if (!status)
         *result = handle->vendor;
     call_end(holder);

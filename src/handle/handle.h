@@ -135,9 +135,6 @@ void call_end(struct holder *holder);
  * call_end(). */
 tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream,
                              struct handle **handle);
-/* The same, but as its last user left it: the caller sets what it needs in the vendor's handle. */
-tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry,
-                                   struct stream *stream, struct handle **handle);
 /* Takes an available handle, or creates one. From then on it counts as in use. It is still bound to
  * the stream that it was bound to before. */
 tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream,

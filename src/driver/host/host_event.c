@@ -10,7 +10,8 @@
 static struct host_event *events; /* streams lock */
 static struct object_pool event_objects = OBJECT_POOL(struct host_event);
 
-tarn_status host_event_find_locked(const char *call, driver_event handle, struct host_event **event)
+static tarn_status host_event_find_locked(const char *call, driver_event handle,
+                                          struct host_event **event)
 {
     *event = handle;
     if (handle && (*event)->live)

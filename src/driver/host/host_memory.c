@@ -656,7 +656,7 @@ void host_memory_ledger_reset(struct host_device *device)
     mutex_unlock(&host_memory_lock);
 }
 
-void host_pieces_finish(void)
+static void host_pieces_finish(void)
 {
     for (size_t slot = 0; slot < slots_used; slot++) {
         struct host_piece *piece = &chunks[slot / PIECES_PER_CHUNK][slot % PIECES_PER_CHUNK];

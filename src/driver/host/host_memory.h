@@ -104,7 +104,6 @@ uint64_t host_piece_number(void);
 bool host_range_leaves(const struct host_region *range, uintptr_t *address);
 /* Forgets all mappings of the range, without a system call. */
 void host_range_clear(struct host_region *range);
-void host_pieces_finish(void);
 /* Ends the frees whose streams have reached them. */
 void host_freed_sweep(void);
 /* Frees all regions. */

@@ -41,7 +41,7 @@ static struct object_pool objects = OBJECT_POOL(struct debug_block);
 static atomic_uint frees;         /* since freed blocks were last checked */
 static atomic_size_t freed_bytes; /* since freed blocks were last checked */
 static atomic_uint_fast64_t fillings;
-atomic_uint_fast64_t debug_blocks_let_go;
+static atomic_uint_fast64_t blocks_let_go; /* freed by collect() */
 
 /* Finding -------------------------------------------------------------------------------------- */
 
@@ -91,7 +91,9 @@ static struct debug_block *gone_locked(uintptr_t address, uint64_t owner)
     return NULL;
 }
 
-struct debug_block *debug_find_locked(uintptr_t address)
+/* The record of the block that contains an address, otherwise of the last block that did; NULL:
+ * none. */
+static struct debug_block *find_locked(uintptr_t address)
 {
     struct debug_block *block = at_locked(address);
     return block ? block : gone_locked(address, 0);
@@ -250,7 +252,7 @@ void debug_gone_locked(struct debug_block *block)
     mutex_lock(&debug_lock);
     forget_locked(block);
     mutex_unlock(&debug_lock);
-    atomic_fetch_add(&debug_blocks_let_go, 1);
+    atomic_fetch_add(&blocks_let_go, 1);
 }
 
 struct debug_block *debug_take_ready_locked(void)
@@ -284,7 +286,7 @@ tarn_status debug_bad_free(uintptr_t address, tarn_status status)
     if (!is_misuse)
         return status;
     mutex_lock(&debug_lock);
-    const struct debug_block *block = debug_find_locked(address);
+    const struct debug_block *block = find_locked(address);
     bool known = block != NULL;
     if (known)
         facts = debug_facts_locked(block);
@@ -320,7 +322,9 @@ static void collect_device(struct arena *arena)
     }
 }
 
-void debug_collect(struct arena *arena)
+/* Makes freed blocks ready whose work has ended, and frees blocks that are over, on a device; NULL:
+ * on all. */
+static void collect(struct arena *arena)
 {
     for (int i = 0; i < device_count(); i++) {
         struct arena *other = arena_if_used(i);
@@ -334,18 +338,18 @@ static void look(void)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    debug_collect(NULL);
+    collect(NULL);
     debug_work(ANY_DEVICE);
-    debug_collect(NULL);
+    collect(NULL);
     error_attempt_end(&before, TARN_OK);
 }
 
 bool debug_relieve(struct arena *arena, uint64_t *seen)
 {
-    debug_collect(arena);
+    collect(arena);
     debug_work(arena->device->number);
-    debug_collect(arena);
-    uint64_t now = atomic_load(&debug_blocks_let_go);
+    collect(arena);
+    uint64_t now = atomic_load(&blocks_let_go);
     bool more = now != *seen;
     *seen = now;
     return more;

@@ -89,20 +89,13 @@ extern size_t debug_history;
 
 /* Protects the records of blocks in debug.c. A leaf, under which only the log is called. */
 extern mutex debug_lock;
-/* The record of the block that contains an address, otherwise of the last block that did; NULL:
- * none. */
-struct debug_block *debug_find_locked(uintptr_t address);
 /* The first block that has not ended and begins at or after `from`. */
 struct debug_block *debug_next_locked(uintptr_t from);
-/* As debug_find_locked(), for the block with this number of the checker. */
+/* The record of the block that contains an address and has this number of the checker, otherwise of
+ * the last such block; NULL: none. */
 struct debug_block *debug_find_owner_locked(uintptr_t address, uint64_t owner);
 struct debug_block *debug_take_ready_locked(void);
 void debug_put_ready_locked(struct debug_block *block);
-/* Makes freed blocks ready whose work has ended, and frees blocks that are over, on a device; NULL:
- * on all. */
-void debug_collect(struct arena *arena);
-/* How many blocks were freed in this way; how many are ready or about to be. */
-extern atomic_uint_fast64_t debug_blocks_let_go;
 
 /* work.c. Checks blocks that are ready. Ends quarantine for the oldest blocks above its size, and
  * for all blocks of `device`. */

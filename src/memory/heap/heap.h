@@ -252,7 +252,4 @@ void heaps_lose(struct arena *arena);
 /* Makes the fast paths of all heaps follow a change of trace_is_on(). */
 void heaps_trace_turned(void);
 
-/* Whether the heap has no runs, no ghosts, and no batch that may not be idle. Queries marks. */
-bool heap_is_empty_locked(struct heap *heap);
-
 #endif

@@ -62,7 +62,8 @@ bool heap_is_left_behind_locked(const struct heap *heap)
     return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
 }
 
-bool heap_is_empty_locked(struct heap *heap)
+/* Whether the heap has no runs, no ghosts, and no batch that may not be idle. Queries marks. */
+static bool heap_is_empty_locked(struct heap *heap)
 {
     return batches_are_idle_locked(heap) && !heap->zones[ZONE_SMALL].runs &&
            !heap->zones[ZONE_LARGE].runs && !heap->ghosts;

@@ -64,7 +64,8 @@ void span_destroy(struct span *span)
     object_free(&spans, span);
 }
 
-struct span *span_create_locked(struct heap *heap)
+/* Span objects from the heap's reserve, and back to it. */
+static struct span *span_create_locked(struct heap *heap)
 {
     struct span *span = heap->reserve.first;
     if (!span || pages_fail_armed())
@@ -75,7 +76,7 @@ struct span *span_create_locked(struct heap *heap)
     return span;
 }
 
-void span_destroy_locked(struct heap *heap, struct span *span)
+static void span_destroy_locked(struct heap *heap, struct span *span)
 {
     if (!span)
         return;

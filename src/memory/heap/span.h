@@ -154,9 +154,6 @@ struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
-/* Span objects from the heap's reserve, and back to it. */
-struct span *span_create_locked(struct heap *heap);
-void span_destroy_locked(struct heap *heap, struct span *span);
 /* Frees the reserve. A heap that may never be reused keeps none. */
 void spare_spans_destroy_locked(struct heap *heap);
 

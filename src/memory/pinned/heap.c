@@ -207,7 +207,8 @@ static void loose_remove(struct pinned_pool *pool, struct pinned_block *block)
     block->loose = 0;
 }
 
-void pinned_join_locked(struct pinned_pool *pool)
+/* Joins all loose blocks of a pool to their neighbours. */
+static void pinned_join_locked(struct pinned_pool *pool)
 {
     while (pool->loose_count) {
         struct pinned_block *block = pool->loose[pool->loose_count - 1];

@@ -203,8 +203,6 @@ void pinned_segment_leave_locked(struct pinned_segment *segment);
 void pinned_absorb_locked(struct pinned_pool *pool);
 /* Makes live blocks forget a keeper that is about to end. */
 void pinned_forget_locked(struct pinned_keeper *keeper);
-/* Joins all loose blocks of a pool to their neighbours. */
-void pinned_join_locked(struct pinned_pool *pool);
 
 /* ---- wait.c ---- */
 

@@ -152,7 +152,7 @@ void pinned_pool_end(struct pinned_pool *pool)
     pinned_pool_release(pool);
 }
 
-void pinned_keeper_release(struct pinned_keeper *keeper)
+static void pinned_keeper_release(struct pinned_keeper *keeper)
 {
     if (!keeper)
         return;

@@ -46,7 +46,6 @@ void pinned_capture_leave(struct pinned_keeper *capture);
 struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool);
 /* Retains a keeper, with its pool. */
 void pinned_keeper_retain(struct pinned_keeper *keeper);
-void pinned_keeper_release(struct pinned_keeper *keeper);
 
 /* Applies changed settings. */
 void pinned_configure(void);

@@ -15,7 +15,4 @@
 tarn_status snapshot_write_pickle(const struct picture *picture, struct sink *sink, uint64_t most);
 tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most);
 
-/* Writes a snapshot of now. For snapshots that tarn takes by itself. */
-tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options);
-
 #endif

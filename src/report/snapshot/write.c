@@ -26,7 +26,8 @@ static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapsho
     return memory_ready();
 }
 
-tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options)
+/* Writes a snapshot of now. */
+static tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options)
 {
     static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
     options = options ? options : &plain;

@@ -606,7 +606,9 @@ void heap_rest_mark(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-bool heap_wait(struct heap *heap, tarn_status *status)
+/* Waits for the oldest work that holds memory of a heap back. False if there is none. The caller
+ * holds no lock. */
+static bool heap_wait(struct heap *heap, tarn_status *status)
 {
     struct mark *mark = NULL;
     mutex_lock(&heap->lock);

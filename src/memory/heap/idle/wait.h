@@ -58,10 +58,6 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark);
  * the heap's lock, as all functions below. */
 void heap_collect(struct heap *heap);
 
-/* Waits for the oldest work that holds memory of a heap back. False if there is none. The caller
- * holds no lock, here and below. */
-bool heap_wait(struct heap *heap, tarn_status *status);
-
 /* Marks that hold memory of some heaps back, the first MARKS_MOST that are found. The caller waits
  * until any of them has ended. All zero at first. */
 struct wait_any {
