@@ -253,12 +253,13 @@ void group_subtract(unsigned device, uint64_t size);
 /* Bytes of a device that all processes of the group have, with those that no hook saw. */
 uint64_t group_used(unsigned device, uint64_t unseen);
 
-/* The log of allocations and frees. log_write() adds one record, if there is a log. A record whose block has a place goes
- * there: the place of a free's record is taken before the driver's call, since another thread may
- * get the address right after it. For a refusal, the block's key is the bytes that were left. */
+/* The log of allocations and frees. A free's record gets its place before the driver's call, since
+ * another thread may get the address right after it. */
 #define LOG_FULL UINT64_MAX
-/* takes the next place. Returns its number + 1; LOG_FULL: no room; 0: no log */
+/* Takes the next place. Returns its number + 1; LOG_FULL: no room; 0: no log. */
 uint64_t log_place(void);
+/* Adds a record, if there is a log, at the block's place if it has one. For a refusal, the block's
+ * key is the bytes that were left. */
 void log_write(const struct block *block, run_stream stream, uint32_t stack, enum book_what what);
 
 #endif

@@ -15,10 +15,10 @@
 /* Rank, the lock with its file, what it protects. */
 #define LOCK_LIST(X)                                                                               \
     X(MOVING, "an arena's moving (arena.h)",                                                       \
-      "shared by code that moves memory between heaps, cache and driver; alone for the one "       \
-      "attempt that decides on out of memory. The exception to the rule of callbacks: held "       \
-      "over the driver's calls that move memory and over what observers learn of them, so it "     \
-      "comes first, and an observer may call what takes any other")                                \
+      "shared by code that moves memory between heaps, cache and driver; exclusive for "           \
+      "the one attempt that decides on out of memory. Held over the driver's calls that "          \
+      "move memory, and over the callbacks that tell observers of it. So it comes first: "         \
+      "an observer may make calls that take any other lock")                                       \
     X(RANGE, "a range's lock (memory/range/range.h)",                                              \
       "its marks, its holds, and which pages change hands with the driver. Held as `moving` "      \
       "is, over the driver's calls that map and unmap its pages, and over what observers learn "   \
@@ -27,7 +27,8 @@
       "the making of the table of devices; the list of shutdown callbacks. Not held while "        \
       "libraries are opened")                                                                      \
     X(CHOICE, "choice_lock (driver.c)",                                                            \
-      "the choice of the driver, of what threads have found without it")                           \
+      "which driver the process uses. Threads search for one without it, and the first "           \
+      "that takes it decides")                                                                     \
     X(TURNING, "turning (tracing.c)", "who turns the trace on or off, until all threads know")     \
     X(REPORT_CONTROL, "reporter.control (live.c)",                                                 \
       "who starts and stops the thread that reports; held over that thread's end, and over a "     \
@@ -76,7 +77,8 @@
       "and what a node of its graph waits for, and over the driver's calls by which a "            \
       "compaction exchanges a piece, on a device without work")                                    \
     X(RELEASE, "releaser.lock (pressure/release.c)",                                               \
-      "whether the thread that gives idle memory back runs, and how often; held over its start")   \
+      "whether the thread that gives idle memory back runs, and its interval; held over "          \
+      "its start")                                                                                 \
     X(PINNED_SETTINGS, "pinned_settings_lock (pinned.c)",                                          \
       "the settings of pinned memory; held over the start and the end of its background thread")   \
     X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \
@@ -115,8 +117,8 @@
       "what is mapped where. The vendor may lock under it")                                        \
     X(HOST_CONFIGURATION, "configuration.lock (host.c)", "the host device's configuration")        \
     X(HOST_SETTLE, "settle_lock (host.c)",                                                         \
-      "who settles what waited for work, one thread at a time; held over the function that "       \
-      "reports are delivered to, without the two below")                                           \
+      "one thread at a time does what calls have left to be done. Held over the function "         \
+      "that reports are delivered to")                                                             \
     X(HOST_DELIVER, "deliver_lock (host_check.c)",                                                 \
       "reports are delivered one at a time and in order; held over the function that they are "    \
       "delivered to")                                                                              \
@@ -140,7 +142,7 @@
       "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                    \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                        \
     X(SETS, "an arena's sets_lock (arena.h)",                                                      \
-      "which heaps are of a store, may lend, or are nobody's")                                     \
+      "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)")          \
     X(CACHES, "a heap's caches_lock (heap/heap.h)",                                                \
       "its caches, for code that looks at them without the heap's lock")                           \
     X(SEGMENTS, "segments_lock (segment.c)",                                                       \

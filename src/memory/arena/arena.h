@@ -75,8 +75,9 @@ struct awaited_tree {
 /* A set of heaps by number, the newest first (heap/sets.c). Under the arena's `sets_lock`. */
 struct heap_set {
     struct tree heaps;
-    unsigned from; /* a walk over a part of the set begins behind the heap with this number; 0: at
-                      the newest */
+    /* Where the next walk over a part of the set begins: behind the heap with this number. 0: at
+     * the newest. */
+    unsigned from;
 };
 
 /* Sums over heaps, each as it was when last looked at (heap/sums.c). Under the arena's
@@ -85,8 +86,8 @@ struct heap_sums {
     size_t free, waiting, tied; /* bytes; `tied`: free bytes in pieces that live blocks hold in
                                    place */
     size_t holes;               /* bytes of whole granules that are free, where compaction may be */
-    size_t segments;            /* plain: large segments that are entirely free, */
-    uint64_t freed_at;          /* and the sum of their `freed_at` (span.h) */
+    size_t segments;            /* large plain segments that are entirely free */
+    uint64_t freed_at; /* the sum of `freed_at` (span.h) of those segments, for their mean age */
 };
 
 /* What the arena's indices of stores contain of one store (owners.c). Under the arena's lock. */
@@ -97,10 +98,12 @@ struct owned {
     struct tree_node leftover;
 };
 
-/* Tells whether another thread moved memory at any time since stillness_begin() (moves.h). */
+/* What stillness_begin() notes, so that was_still() can tell whether another thread has moved
+ * memory since then (moves.h). */
 struct stillness {
-    uint64_t begun, own;
-    bool still;
+    uint64_t begun; /* the arena's `moves_begun` at the beginning */
+    uint64_t own;   /* moves that this thread had begun by then */
+    bool still;     /* no move was in progress then */
 };
 
 /* A pool's share of the arena: its pieces, wherever they are, or its plain segments (segment.h).
@@ -112,7 +115,7 @@ struct store {
     struct store_traits kind;      /* a copy of its kind's row of the table, for the fast paths */
     unsigned flags;                /* STORE_*; only those that its kind allows */
     tarn_segment_sizes sizes;      /* only for kinds with rules: its own sizes; 0: those of the
-                                  settings */
+                                      settings */
     tarn_pool_allocator allocator; /* only for kinds with rules: the caller's allocator; all NULL:
                                       the driver */
     atomic_uint_fast64_t searches; /* searches for large blocks in segments, while garbage is
@@ -134,7 +137,7 @@ struct store {
     struct store *next_left, *previous_left;
     struct store *next_ended; /* in the arena's stack of pools without references that are not left
                                  behind yet */
-    struct store *next_told;  /* in the arena's stack `told` */
+    struct store *next_told;  /* the next in the arena's stack `told` */
 
     unsigned idle_release;   /* ms, as tarn_pool_options has it */
     atomic_uint holds;       /* graphs and open captures that use its addresses */
@@ -153,8 +156,8 @@ struct store {
                                 serves every store */
     struct heap_set aside;   /* its heaps whose offers a search has set aside, because the store was
                                 held (heap/help.c) */
-    atomic_bool is_aside;    /* there may be such heaps */
-    atomic_bool told;        /* it is on the arena's stack `told` */
+    atomic_bool is_aside;    /* `aside` may have heaps */
+    atomic_bool told;        /* it is in the arena's stack `told` */
     struct tree summed;      /* sets_lock: its heaps with free memory, by their longest free span */
     struct tree aged;        /* sets_lock: its heaps with free large segments, by the one that has
                                 been free the longest */
@@ -181,16 +184,16 @@ struct arena {
     struct counters counters; /* of all pools of the device */
     struct counters own;      /* of the default pool; also included in `counters` */
     shared_lock mapping;      /* shared to map and unmap; exclusive to give a new peer
-                                      access */
+                                 access */
 
     /* Shared by code that moves memory. Exclusive for code during which no memory may move
      * (moves.h). Taken before every other lock. */
     shared_lock moving;
-    atomic_uint_fast64_t moves_begun, moves_ended;
+    atomic_uint_fast64_t moves_begun, moves_ended; /* how many, ever; equal: none is in progress */
     struct {
         struct stillness since;
-        uint64_t from; /* ns */
-    } still;           /* pressure/release.c: no other thread has moved memory since `from` */
+        uint64_t from; /* ns: no other thread has moved memory since then */
+    } still;           /* only the thread that gives idle memory back (pressure/release.c) */
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */
@@ -208,13 +211,15 @@ struct arena {
     atomic_uint helpers;                     /* private pools with `use_on_oom` */
     struct tree offers;                      /* sets_lock: what their heaps could give
                                                 (heap/help.c) */
-    _Atomic(struct store *) told;            /* a stack of those whose hold has ended */
-    struct store *left_first, *left_from;    /* lock: private pools left behind; where the next
-                                                attempt to destroy some begins */
-    _Atomic(struct store *) ended;           /* a stack of private pools whose last reference was
-                                                dropped */
-    struct store *ended_taken;               /* `collecting` (pool.c): pools taken from that
-                                                stack */
+    /* A stack of stores whose last hold has ended. The next search offers their heaps in `aside`
+     * again (heap/help.c). */
+    _Atomic(struct store *) told;
+    struct store *left_first, *left_from; /* lock: private pools left behind; where the next
+                                             attempt to destroy some begins */
+    _Atomic(struct store *) ended;        /* a stack of private pools whose last reference was
+                                             dropped */
+    struct store *ended_taken;            /* `collecting` (pool.c): pools taken from that
+                                             stack */
     struct store imports;        /* pieces of other processes, in no heap; `unmapped`: those not
                                     released yet */
     atomic_uint_fast64_t let_go; /* how often a reference to a private pool was dropped: a change

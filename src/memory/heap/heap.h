@@ -71,12 +71,18 @@ struct heap {
     struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
                                             needed now */
     size_t free_bytes;                   /* in free spans */
-    unsigned known;                      /* HEAP_*: what is known of its memory (sets.h) */
-    struct awaited awaited;              /* the mark of its own stream that it awaits */
-    struct awaited_tree *awaits;         /* where its awaited marks are; NULL: it awaits none */
-    size_t awaited_waits;                /* its part of that tree's `waits` */
-    bool awaited_kept;                   /* some mark of `awaited` or of a queue is kept */
-    uint64_t states;                     /* the highest state number given to a zone so far */
+    /* HEAP_* (sets.h): what the last look at its memory found. Holds until anything in the heap
+     * changes. */
+    unsigned known;
+    struct awaited awaited;      /* the mark of its own stream that it awaits */
+    struct awaited_tree *awaits; /* where its awaited marks are; NULL: it awaits none */
+    size_t awaited_waits;        /* how many waits it has added to `awaits->waits` */
+    /* Whether it holds references to marks, in `awaited` or in queues of `waiting`.
+     * awaited_release_locked() drops them. */
+    bool awaited_kept;
+    /* The last state number. Each change of a zone's free spans gives the zone the next one
+     * (parked.h). */
+    uint64_t states;
     struct counters_splits splits;
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
@@ -101,10 +107,12 @@ struct heap {
     struct tree_node by_oldest;         /* sets_lock: in its store's `aged` */
     struct offer *offers;               /* sets_lock to change, with `lock`: what it offers to
                                            requests of the default pool (help.h) */
-    /* From this size on, a span that becomes free must be reported by heap_news_locked(). 0 in a
-     * new heap, and while its open batch is empty: every free is reported, and no block is parked.
-     * A granule: the heap is in its stream's list of unmarked heaps. SIZE_MAX: it is among its
-     * store's lenders too; only then may hands open. */
+    /* Code that frees a span of at least this many bytes calls heap_news_locked().
+     *   0           every free is reported, and no block is parked: in a new heap, and while the
+     *               open batch is empty
+     *   a granule   the heap is in its stream's list of unmarked heaps
+     *   SIZE_MAX    it is among its store's lenders too, so no free is reported; only then may
+     *               hands open */
     size_t news;
     struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in its stream's list */
     bool unmarked;                                  /* it is in that list; changes under
@@ -119,11 +127,13 @@ struct heap {
         struct span *span;
     } parked[HEAP_PARKED];
     atomic_uint parked_count;
-    atomic_bool parks;             /* whether blocks may be parked */
-    bool parked_before;            /* while heaps_stop() is in force: `parks` before it */
-    atomic_bool handed;            /* hands are open (hands.h), so nothing is parked here; changes
-                                      under both locks */
-    int contention;                /* how much threads compete for `lock` (hands_weigh_locked()) */
+    atomic_bool parks;  /* whether blocks may be parked */
+    bool parked_before; /* the value of `parks` before heaps_stop(), for heaps_go_on() */
+    atomic_bool handed; /* hands are open (hands.h), so nothing is parked here; changes
+                           under both locks */
+    /* Rises when a thread had to wait for `lock`, and falls when it had not. Opens and closes
+     * the hands (hands_weigh_locked()). */
+    int contention;
     _Atomic(struct hands *) hands; /* NULL until threads compete; changes under `lock` */
 };
 
