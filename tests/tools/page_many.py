@@ -246,3 +246,6 @@ def thinned(browser):
     if not re.fullmatch(r"The page leaves \d+ of 2,000,201 events out: .* The peak is exact; other sums are low by at most \d+ B\.", said.replace("\u00a0", " ")):
         fail(f"a page that leaves events out says {said!r}")
     expect("the peak", browser.run("return document.getElementById('sums').dataset.allocated"), str((1 << 30) + 1063))
+    for place in ("head-facts", "cards"):  # the recording's, not the page's
+        if "2,000,201 event" not in browser.run(f"return document.getElementById('{place}').textContent").replace("\u00a0", " "):
+            fail(f"a page that leaves events out does not say in #{place} how many were recorded")

@@ -371,7 +371,7 @@ function compareFiles() {
 function headFacts(model) {
     const device = model.device, facts = [...choices.length > 1 ? [nameOf(choices[chosen.place])] : [], "recorded by " + model.file.by];
     if (device.hasTrace)
-        facts.push(plural(model.events, "event"), plural(model.blocks.count, "block"),
+        facts.push(recordedEvents(device), plural(model.blocks.count, "block") + (device.leftOut ? " here" : ""),
             device.hasTimes ? formatTime(model.times[model.events]) : "no times");
     else
         facts.push("a state without a trace");

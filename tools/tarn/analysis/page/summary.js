@@ -17,6 +17,9 @@ function figuresOf(model) {
     return model.figures;
 }
 
+// How many events a trace has, those that a page leaves out among them.
+const recordedEvents = ({events, leftOut}) => plural(events + leftOut, "event");
+
 // [what, how much, more] of each card.
 function cardsOf(model) {
     const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), about = file.devices.find(item => item.number === device.device);
@@ -30,7 +33,7 @@ function cardsOf(model) {
         ["out of memory", failed ? "at " + timeOf(model, failed.moment) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
             formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "a state does not show it"],
         ["device", device.name || "device " + device.device, about ? formatBytes(about.total) + " of memory" : device.name ? "device " + device.device : ""],
-        ["recorded by", file.by, device.hasTrace ? plural(model.events, "event") + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
+        ["recorded by", file.by, device.hasTrace ? recordedEvents(device) + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
     ];
 }
 
@@ -80,7 +83,7 @@ function textChart(model) {
 // Without a file's own text in a place where it could be more than text.
 function summaryOf(model) {
     const cards = cardsOf(model).slice(0, 4), {device} = model;
-    cards.push(["recorded", device.hasTrace ? plural(model.events, "event") : "a state", asMarkdown(model.file.by)]);
+    cards.push(["recorded", device.hasTrace ? recordedEvents(device) : "a state", asMarkdown(model.file.by)]);
     const line = cells => "| " + cells.join(" | ") + " |";
     const text = [sentencesOf(model).join(" "), "", line(cards.map(([name]) => name)), line(cards.map(() => "---")), line(cards.map(([, value, more]) => value + (more ? "<br>" + more : ""))),
         ...device.hasTrace ? ["", "```text", "allocated", textChart(model), "```"] : [], "", "Made by " + byId("maker").textContent + " (`tarn report`)."];

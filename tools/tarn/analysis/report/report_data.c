@@ -463,10 +463,12 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
     return json_pack(
-        "{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, "
+        "{s:i, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, s:o, "
+        "s:o, "
         "s:o, "
         "s:o}",
         "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count,
+        "leftOut", analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].thinned : 0,
         "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "mostTagged",
         (int)(tagged > 0 && tagged >= all / 2), "hasStacks", (int)stacked, "hasCategories",
         (int)told, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
