@@ -13,9 +13,6 @@
 
 #define PICKLE_INPUT_SIZE_UNKNOWN UINT64_MAX
 
-/* The most that pickle_input_need() may be asked for. */
-#define PICKLE_INPUT_NEED_MAX 1024
-
 /* A compressed file may grow to this many bytes, and as many more a compressed byte. Snapshots
  * shrink 10 to 60 fold. */
 #define PICKLE_INPUT_EXPAND_BASE (UINT64_C(128) << 20)
