@@ -13,7 +13,9 @@
  * successor gets it only after the process before it has ended, because kernels may run until then.
  *
  * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and
- * trims treat it as such. It cannot be suspended, and its blocks cannot be exported. A release of
+ * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free memory
+ * back, and everything else stays with the owner, in place; without `save` the owner drops the
+ * memory, and the seals go: the resume makes new memory at the same addresses. A release of
  * its last reference gives the memory back and makes the owner forget the pool; tarn_shutdown() and
  * the end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may
  * connect to the owner's socket, which is its user's alone, can read and change the memory.
@@ -114,7 +116,7 @@ TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
  * meanwhile. When the call returns TARN_OK, the file is complete, and on the disk. Write another
  * file and rename it if the one before is still needed.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool is not a kept pool; the descriptor is not such a file's
- *   TARN_ERROR_BUSY              the pool is being saved or loaded
+ *   TARN_ERROR_BUSY              the pool is being saved, loaded, suspended or resumed
  *   TARN_ERROR_CAPTURE           a capture is open on the device
  *   TARN_ERROR_SYSTEM            the file cannot be written; the text says why
  *   TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST */

@@ -253,10 +253,11 @@ TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers
  * tarn_pool_info_get() reports. If the driver refused to undo or to release, the pool is suspended.
  * If copies were begun and the driver does not say whether they have ended, the pool is partly
  * suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
- *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments
+ *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments, and is no kept pool (keep.h)
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending
  *                                   or resuming it
- *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the
+ *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h); it is
+ *                                   being saved to a file, or loaded (keep.h); or the
  *                                   thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE              a capture on the device is known; the legacy stream, or a
  *                                   stream that uses the pool's memory, captures, also one of

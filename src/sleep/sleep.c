@@ -227,6 +227,8 @@ static tarn_residue_reason why_it_stays(struct pool *pool)
 {
     if (anchors_any(&pool->store))
         return TARN_RESIDUE_REGISTERED;
+    if (store_has(&pool->store, STORE_KEPT)) /* it is being saved to a file, or loaded */
+        return TARN_RESIDUE_KEPT;
     return ranges_have_memory(&pool->store) ? TARN_RESIDUE_RANGE : TARN_RESIDUE_EXPORTED;
 }
 
@@ -238,7 +240,7 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
         stay(member, 0);
         return TARN_OK;
     }
-    bool suspends = pool->store.kind.suspends;
+    bool suspends = pool_suspends(pool);
     if (contents == TARN_SLEEP_LEAVE || !suspends) {
         stay(member, suspends ? TARN_RESIDUE_LEFT : TARN_RESIDUE_PLAIN);
         return TARN_OK;
@@ -436,9 +438,13 @@ static void residue_of_pools(tarn_residue *residue)
     for (size_t i = 0; i < sleeping.count; i++) {
         const struct member *member = &sleeping.members[i];
         const struct store *store = &member->pool->store;
-        size_t bytes = member->state == STAYS && member->reason ? reserved_of(store) : 0;
+        bool kept = store_has(store, STORE_KEPT) && member->state != STAYS && member->saves;
+        tarn_residue_reason reason = kept                     ? TARN_RESIDUE_KEPT
+                                     : member->state == STAYS ? member->reason
+                                                              : 0;
+        size_t bytes = reason ? reserved_of(store) : 0;
         if (bytes)
-            residue_add(residue, (tarn_residue_item){.reason = member->reason,
+            residue_add(residue, (tarn_residue_item){.reason = reason,
                                                      .device = store->arena->device->number,
                                                      .pool = {store->id[0], store->id[1]},
                                                      .bytes = bytes});

@@ -8,6 +8,8 @@
 
 #include "keep_test.h"
 
+#include <sys/syscall.h>
+
 enum { NAMES = 24 };
 
 static unsigned random_state = 1;
@@ -89,6 +91,49 @@ static inline void change_one(tarn_pool *pool, struct live *live, unsigned i)
     }
 }
 
+/* The pool becomes a file, and gets its sealed blocks from it again, at any addresses. */
+static inline void save_and_load(tarn_pool *pool, struct live *live)
+{
+    struct live again[NAMES] = {{0}};
+    size_t sealed = 0;
+    int file = (int)syscall(SYS_memfd_create, "weights", 0);
+    CHECK(file >= 0);
+    OK(tarn_pool_save(pool, file));
+    for (unsigned i = 0; i < NAMES; i++)
+        if (live[i].sealed) {
+            OK(tarn_free(live[i].pointer));
+            live[i] = (struct live){0};
+            sealed++;
+        }
+    if (tarn_pool_load(pool, file) == TARN_OK) /* otherwise the segments do not fit any more */
+        CHECK(check_sealed(pool, again) == sealed);
+    for (unsigned i = 0; i < NAMES; i++)
+        if (again[i].pointer)
+            live[i] = again[i];
+    close(file);
+}
+
+/* The pool is suspended, and frees a block meanwhile. Without their contents no block is sealed. */
+static inline void suspend_and_resume(tarn_pool *pool, struct live *live)
+{
+    bool save = pick(2);
+    unsigned i = pick(NAMES);
+    OK(tarn_pool_suspend(pool, save));
+    OK(tarn_free(live[i].pointer));
+    live[i] = (struct live){0};
+    if (tarn_pool_resume(pool)) {
+        CHECK(!save && tarn_last_status() == TARN_ERROR_OUT_OF_MEMORY);
+        raise(SIGKILL);
+    }
+    for (i = 0; !save && i < NAMES; i++) {
+        live[i].sealed = false;
+        if (live[i].pointer)
+            fill(live[i].pointer, live[i].size, live[i].seed);
+    }
+    CHECK(save || !stats_of(0).allocation[0].current ||
+          stats_of(0).reserved_bytes[0].current >= stats_of(0).allocated_bytes[0].current);
+}
+
 /* One generation: until it is killed. */
 static inline void live_on(int socket)
 {
@@ -106,6 +151,10 @@ static inline void live_on(int socket)
         change_one(pool, &live[i], i);
         if (!pick(20))
             OK(tarn_pool_trim(pool, pick(2) ? 0 : SEGMENT));
+        if (!pick(50))
+            suspend_and_resume(pool, live);
+        if (!pick(100))
+            save_and_load(pool, live);
     }
 }
 

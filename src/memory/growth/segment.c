@@ -14,6 +14,7 @@
 #include "memory/arena/generation.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/pinned/pinned.h"
 #include "memory/settings/hooks.h"
 
@@ -349,6 +350,15 @@ static void segment_tell(struct run *run)
     observe_mapped(&range);
 }
 
+/* Announces the end of a segment's memory. */
+static void segment_untell(const struct run *run)
+{
+    tarn_mapping range = range_of(run);
+    observe_unmapping(&range);
+    if (announces(run->store))
+        announcer->segment_gone(run->start);
+}
+
 /* Counted as freed before it is freed, so that it never counts together with memory that the driver
  * then gives to another thread. */
 static tarn_status segment_release(struct run *run)
@@ -356,10 +366,7 @@ static tarn_status segment_release(struct run *run)
     struct store *store = run->store;
     struct arena *arena = store->arena;
     size_t size = run->end - run->start;
-    tarn_mapping range = range_of(run);
-    observe_unmapping(&range);
-    if (announces(store))
-        announcer->segment_gone(run->start);
+    segment_untell(run);
     counters_segment_gone(store->counters, size, run->large, run->oversize);
     segment_unlist(run); /* first: the allocator may give the memory to another thread at once */
     tarn_status status = store->kind.ordered ? give_back_in_order(run)
@@ -379,6 +386,58 @@ static tarn_status segment_release(struct run *run)
     store_uncharge(store, size, 0); /* last: a store without memory may go */
     return TARN_OK;
 }
+
+/* Suspended segments --------------------------------------------------------------------------- */
+
+tarn_status segment_vacate(struct run *run)
+{
+    struct store *store = run->store;
+    size_t size = run->end - run->start;
+    if (run->absent)
+        return TARN_OK;
+    segment_untell(run);
+    counters_segment_gone(store->counters, size, run->large, run->oversize);
+    tarn_status status = hooks.keep_vacate(store, run->start, size);
+    if (status) {
+        counters_segment_back(store->counters, size, run->large, run->oversize);
+        segment_tell(run);
+        return status;
+    }
+    run->absent = true;
+    store_uncharge(store, size, 0);
+    return TARN_OK;
+}
+
+tarn_status segment_occupy(struct run *run)
+{
+    struct store *store = run->store;
+    size_t size = run->end - run->start;
+    unsigned flags = 0;
+    if (!run->absent)
+        return TARN_OK;
+    tarn_status status = store_charge(store, size, CHARGE_RESUME, &flags);
+    if (status)
+        return status;
+    status = hooks.keep_occupy(store, run->start, size);
+    store_uncharge(store, status ? size : 0, size);
+    if (status)
+        return status;
+    run->absent = false;
+    run->oversize = counters_segment(store->counters, size, run->large);
+    segment_tell(run);
+    return TARN_OK;
+}
+
+/* Gives the addresses up. */
+static void absent_release(struct run *run)
+{
+    segment_unlist(run);
+    (void)give_back(run->store, run->start, run->end - run->start, run_native(run));
+    span_destroy(run->first);
+    run_destroy(run);
+}
+
+/* To the driver -------------------------------------------------------------------------------- */
 
 tarn_status segments_release(struct run *leaving)
 {
@@ -460,6 +519,24 @@ static void segment_detach_locked(struct heap *heap, struct span *span, struct r
     segment_join_locked(run, false);
     run->next = *leaving;
     *leaving = run;
+}
+
+void segments_drop_absent(struct heap *heap)
+{
+    struct run *leaving = NULL;
+    heap_collect(heap);
+    mutex_lock(&heap->lock);
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs, *next; run; run = next) {
+            next = run->next;
+            if (run->absent && run->first == run->last && run->first->state == SPAN_FREE)
+                segment_detach_locked(heap, run->first, &leaving);
+        }
+    mutex_unlock(&heap->lock);
+    for (struct run *next; leaving; leaving = next) {
+        next = leaving->next;
+        absent_release(leaving);
+    }
 }
 
 /* Detaches idle segments of a zone until `given` reaches `wanted` bytes, if there are as many. */

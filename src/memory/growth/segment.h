@@ -52,6 +52,12 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted);
  * reserved. Returns the first failure. Called with no lock held except, for segments of the driver,
  * `moving`. */
 tarn_status segments_release(struct run *leaving);
+/* For a kept pool that is suspended. Gives the memory of a segment up, which keeps its addresses and
+ * its blocks; makes memory for it again. On failure the segment is as before. */
+tarn_status segment_vacate(struct run *run);
+tarn_status segment_occupy(struct run *run);
+/* Drops the segments of a heap that have neither memory nor live blocks. */
+void segments_drop_absent(struct heap *heap);
 /* Tries once more to give stuck segments back. Returns the first failure; a refusal because of a
  * capture that tarn does not know is none. */
 tarn_status segments_free_stuck(struct arena *arena);

@@ -95,9 +95,12 @@ struct run {
     counters_oversize oversize;  /* which counter has the segment */
     uint64_t generation;         /* of its mapping (generation.h) */
     atomic_uint anchors;         /* of live blocks in it; while there are any, the segment stays */
-    struct tree_node by_start;   /* in the table of segments; the table's lock */
-    bool listed;                 /* it is in that table; the table's lock */
-    bool joined;                 /* it is a run of `heap`; false: on its way into a heap, or out;
+    bool
+        absent; /* its pool is suspended and has given the memory up. Of the thread that changes the
+                    pool's state */
+    struct tree_node by_start; /* in the table of segments; the table's lock */
+    bool listed;               /* it is in that table; the table's lock */
+    bool joined;               /* it is a run of `heap`; false: on its way into a heap, or out;
                                     the table's lock */
 };
 

@@ -151,6 +151,10 @@ static tarn_status begin(struct keep *keep, const char *what)
         return failed(TARN_ERROR_BUSY, "another save or load of pool %s is in progress",
                       keep->name);
     tarn_status status = device_check(keep->device);
+    /* A suspend changes the state first, and then looks at `transfers`. */
+    if (!status && atomic_load(&keep->pool->state) == TARN_POOL_CHANGES)
+        status =
+            failed(TARN_ERROR_BUSY, "%s: pool %s is being suspended or resumed", what, keep->name);
     if (!status)
         status = captures_bar(keep->device, what);
     if (!status) {

@@ -487,6 +487,24 @@ void keep_forget_locked(const struct store *store, uintptr_t address)
         (void)unseal(keep, address);
 }
 
+void keep_forget_all(const struct store *store)
+{
+    struct keep *keep = keep_of_store(store);
+    for (struct seal *seal = NULL;; object_free(&seals, seal)) {
+        mutex_lock(&keep->lock);
+        const struct tree_node *first = tree_first(&keep->seals);
+        seal = first ? unseal_locked(keep, SEAL_OF(first)->offset) : NULL;
+        mutex_unlock(&keep->lock);
+        if (!seal)
+            return;
+    }
+}
+
+bool keep_transfers(const struct store *store)
+{
+    return atomic_load(&keep_of_store(store)->transfers);
+}
+
 /* The first free place of the layout, which has one. */
 static size_t free_place_locked(const struct keep *keep)
 {

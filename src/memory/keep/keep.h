@@ -99,6 +99,15 @@ tarn_status window_export(struct keep *keep, uint64_t offset, int *file);
 
 /* Creates a segment for a kept pool, and hands it to the owner. */
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address);
+/* Gives the memory of a segment of a suspended pool to the driver: the owner has no file of it
+ * afterwards. The addresses stay. On failure it has its memory. */
+tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t size);
+/* Makes memory for these addresses again, and hands it to the owner. On failure they have none. */
+tarn_status keep_occupy(const struct store *store, uintptr_t address, size_t size);
+/* Removes all seals. */
+void keep_forget_all(const struct store *store);
+/* Whether the pool is being saved to a file, or loaded. */
+bool keep_transfers(const struct store *store);
 /* Removes the seal of a block that is being freed. Heap lock. */
 void keep_forget_locked(const struct store *store, uintptr_t address);
 /* A sealed block, as a save of the pool found it. */

@@ -320,6 +320,34 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
     return status;
 }
 
+/* A kill before the owner has answered leaves it a segment without sealed blocks. */
+tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t size)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct keep *keep = keep_of_store(store);
+    uint64_t offset = address - keep->base;
+    struct keep_piece piece = take_out(keep, offset);
+    tarn_status status =
+        device_note(keep->device, driver->unmap(keep->device->number, address, size));
+    if (status) {
+        has(keep, offset, piece.handle, true);
+        return status;
+    }
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)device_note(keep->device, driver->release(keep->device->number, piece.handle));
+    error_attempt_end(&before, TARN_OK);
+    take_back(keep, offset, size);
+    return TARN_OK;
+}
+
+tarn_status keep_occupy(const struct store *store, uintptr_t address, size_t size)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct keep *keep = keep_of_store(store);
+    return segment_make(keep, address - keep->base, size);
+}
+
 /* Never called: a segment is asked for by keep_segment(), which says why there is none. */
 static void *allocate(size_t size, int device, void *stream, void *user)
 {
@@ -327,8 +355,8 @@ static void *allocate(size_t size, int device, void *stream, void *user)
     return NULL;
 }
 
-/* If the driver does not unmap the segment, its addresses stay entered, and nothing uses them
- * again. */
+/* A segment of a suspended pool may have no memory. If the driver does not unmap it, its addresses
+ * stay entered, and nothing uses them again. */
 static void deallocate(void *pointer, size_t size, int device, void *stream, void *user)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -336,9 +364,9 @@ static void deallocate(void *pointer, size_t size, int device, void *stream, voi
     uint64_t offset = (uintptr_t)pointer - keep->base;
     (void)device, (void)stream;
     struct keep_piece piece = take_out(keep, offset);
-    if (!keep->returns)
+    if (!keep->returns && piece.kept)
         take_back(keep, offset, size);
-    if (unmap(keep, &piece) == TARN_OK)
+    if (!piece.mapped || unmap(keep, &piece) == TARN_OK)
         leave(keep, offset);
 }
 

@@ -104,7 +104,7 @@ void pools_leave_behind(struct arena *arena);
  * be in progress; then everything stays. */
 bool pool_suspension_end(struct pool *pool);
 /* A suspend in steps, for a sleep of several pools. The caller bars captures and holds a reference
- * to the pool, which has no plain segments.
+ * to the pool, which can be suspended.
  *
  * - prepare: does everything that comes before memory is unmapped. A prepared pool serves no
  *   requests. It still has its memory and, with `save`, a copy of its contents. If it fails, the
@@ -122,6 +122,11 @@ void pool_sleep_cancel(struct pool *pool);
 tarn_status pool_sleep_unmap(struct pool *pool, bool *waited);
 tarn_status pool_sleep_put_back(struct pool *pool);
 tarn_status pool_sleep_release(struct pool *pool);
+/* Whether it can be suspended. */
+static inline bool pool_suspends(const struct pool *pool)
+{
+    return pool->store.kind.suspends || store_has(&pool->store, STORE_KEPT);
+}
 static inline bool pool_sleep_is_in_part(struct pool *pool)
 {
     int state = atomic_load(&pool->state);

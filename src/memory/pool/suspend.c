@@ -14,6 +14,7 @@
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
+#include "memory/growth/segment.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/traced.h"
@@ -30,6 +31,13 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
         return run->first->zone == ZONE_SMALL ? heap->zones[ZONE_LARGE].runs : NULL;
     return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs
                                         : heap->zones[ZONE_LARGE].runs;
+}
+
+/* A kept pool's memory stays where it is when its contents are saved: the owner keeps it. When they
+ * are discarded, its segments lose their memory one by one (segment.h). */
+static bool is_kept(const struct store *store)
+{
+    return store_has(store, STORE_KEPT);
 }
 
 /* Contents ------------------------------------------------------------------------------------- */
@@ -90,6 +98,8 @@ static uintptr_t next_mapped(const struct arena *arena, const struct run *run, u
 static tarn_status run_fill(struct store *store, struct run *run)
 {
     struct arena *arena = store->arena;
+    if (is_kept(store))
+        return segment_occupy(run);
     for (uintptr_t start = next_mapped(arena, run, run->start, false), end; start < run->end;
          start = next_mapped(arena, run, end, false)) {
         struct piece_list pieces = {0};
@@ -143,7 +153,7 @@ static tarn_status empty_all(struct store *store, struct taken **list)
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             if (!status)
-                status = run_empty(store->arena, run, list);
+                status = is_kept(store) ? segment_vacate(run) : run_empty(store->arena, run, list);
     return status;
 }
 
@@ -247,6 +257,10 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span,
 static tarn_status heap_give_up_free(struct heap *heap, struct contents *contents)
 {
     tarn_status status = TARN_OK;
+    if (is_kept(heap->store)) {
+        segments_drop_absent(heap);
+        return TARN_OK;
+    }
     heap_collect(heap);
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++)
@@ -302,6 +316,23 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
     return failed(TARN_ERROR_SUSPENDED, "%s: pool (%llu, %llu) %s", what,
                   (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1],
                   state_text(*before));
+}
+
+/* Begins a suspend. The free memory of a kept pool goes now, since the rest stays. */
+static tarn_status suspend_begin(struct pool *pool, const char *what)
+{
+    struct store *store = &pool->store;
+    int before = 0;
+    tarn_status status = TARN_OK;
+    if (is_kept(store) && atomic_load(&pool->state) == TARN_POOL_RUNS)
+        status = hooks.trim(store->arena, store, 0);
+    if (!status)
+        status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, what, &before);
+    if (status || !is_kept(store) || !hooks.keep_transfers(store))
+        return status;
+    atomic_store(&pool->state, TARN_POOL_RUNS);
+    return failed(TARN_ERROR_BUSY, "%s: pool (%llu, %llu) is being saved to a file, or loaded",
+                  what, (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
 /* Stops a store: from here on nothing is allocated from it, and nothing is mapped or unmapped in
@@ -408,12 +439,14 @@ static tarn_status end_ghosts(struct store *store)
     return status;
 }
 
-/* An anchored piece of a run, or NULL. */
-static const struct piece *anchored_piece(const struct arena *arena, const struct run *run)
+/* The address of anchored memory of a run, or NULL. */
+static void *anchored_in(const struct arena *arena, const struct run *run)
 {
+    if (run->store && is_kept(run->store))
+        return atomic_load(&run->anchors) ? (void *)run->start : NULL;
     for (uintptr_t at = run->start; at < run->end; at += arena_piece(arena, at)->size)
         if (piece_is_anchored(arena_piece(arena, at)))
-            return arena_piece(arena, at);
+            return (void *)at;
     return NULL;
 }
 
@@ -421,19 +454,18 @@ static const struct piece *anchored_piece(const struct arena *arena, const struc
  * suspended already, so no anchor is added. */
 static tarn_status refuse_anchored(struct store *store)
 {
-    const struct piece *anchored = NULL;
+    void *anchored = NULL;
     for (struct heap *heap = heap_next_of(store, NULL); heap && !anchored;
          heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run && !anchored; run = next_run(heap, run))
-            anchored = anchored_piece(store->arena, run);
+            anchored = anchored_in(store->arena, run);
     if (!anchored)
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
                   "memory of pool (%llu, %llu) at %p is anchored or exported: it cannot be "
                   "suspended before tarn_unanchor() "
                   "or tarn_share_close()",
-                  (unsigned long long)store->id[0], (unsigned long long)store->id[1],
-                  (void *)anchored->address);
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1], anchored);
 }
 
 /* The states in which a change may end. */
@@ -469,7 +501,18 @@ static tarn_status wait_for_all(struct store *store, bool *waited)
 static tarn_status get_ready(struct pool *pool, bool save, bool *waited)
 {
     tarn_status status = wait_for_all(&pool->store, waited);
-    return !status && save ? save_contents(pool) : status;
+    return !status && save && !is_kept(&pool->store) ? save_contents(pool) : status;
+}
+
+/* What a kept pool that has become ready does: nothing, or it gives its memory up. */
+static struct change suspended_kept(struct pool *pool, bool save)
+{
+    struct taken *none = NULL;
+    if (save)
+        return (struct change){TARN_POOL_SAVED, TARN_OK};
+    hooks.keep_forget_all(&pool->store);
+    tarn_status status = empty_all(&pool->store, &none);
+    return status ? in_part(pool, save, status) : (struct change){TARN_POOL_DISCARDED, TARN_OK};
 }
 
 static struct change suspend(struct pool *pool, bool save)
@@ -484,6 +527,8 @@ static struct change suspend(struct pool *pool, bool save)
         return in_part(pool, save, status);
     if (status)
         return (struct change){TARN_POOL_RUNS, status};
+    if (is_kept(store))
+        return suspended_kept(pool, save);
 
     status = empty_all(store, &taken);
     if (!status)
@@ -513,8 +558,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
 /* Other threads see a prepared pool as one that another thread is suspending. */
 tarn_status pool_sleep_prepare(struct pool *pool, bool save, bool anchored_too, bool *waited)
 {
-    int before = 0;
-    tarn_status status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a sleep", &before);
+    tarn_status status = suspend_begin(pool, "a sleep");
     if (status)
         return status;
     debug_settles(&pool->store);
@@ -559,7 +603,7 @@ tarn_status pool_sleep_put_back(struct pool *pool)
 tarn_status pool_sleep_unmap(struct pool *pool, bool *waited)
 {
     tarn_status status = wait_for_all(&pool->store, waited);
-    if (!status)
+    if (!status && !is_kept(&pool->store))
         status = empty_all(&pool->store, &pool->taken);
     if (!status || !pool->taken)
         return status;
@@ -577,11 +621,13 @@ tarn_status pool_sleep_release(struct pool *pool)
     pool->prepared = false;
     if (!pool->saves_contents && debug_has(DEBUG_CONTENTS))
         hooks.debug_forget(&pool->store);
-    tarn_status status = release_all(&pool->store, taken);
+    struct change change = {pool->saves_contents ? TARN_POOL_SAVED : TARN_POOL_DISCARDED, TARN_OK};
+    if (is_kept(&pool->store))
+        change = suspended_kept(pool, pool->saves_contents);
+    else
+        change.status = release_all(&pool->store, taken);
     trace_store(TRACE_suspend, &pool->store, pool->saves_contents);
-    return change_end(
-        pool,
-        (struct change){pool->saves_contents ? TARN_POOL_SAVED : TARN_POOL_DISCARDED, status});
+    return change_end(pool, change);
 }
 
 /* The calls ------------------------------------------------------------------------------------ */
@@ -589,9 +635,8 @@ tarn_status pool_sleep_release(struct pool *pool)
 tarn_status tarn_pool_suspend(tarn_pool *public, bool save)
 {
     struct pool *pool = pool_of_public(public);
-    int before = 0;
     tarn_status status = pool_check(public);
-    if (!status && !pool->store.kind.suspends)
+    if (!status && !pool_suspends(pool))
         status = failed(TARN_ERROR_NOT_SUPPORTED,
                         "the pool has plain segments, whose addresses are tied to their memory");
     if (!status)
@@ -602,7 +647,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool save)
         return status;
     status = refuse_shown(&pool->store);
     if (!status)
-        status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
+        status = suspend_begin(pool, "a suspend");
     if (!status) {
         debug_settles(&pool->store); /* while the pool's memory can still be read */
         stop(&pool->store);
@@ -616,10 +661,21 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool save)
     return status;
 }
 
+static size_t bytes_absent(struct store *store)
+{
+    size_t bytes = 0;
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            bytes += run->absent ? run->end - run->start : 0;
+    return bytes;
+}
+
 /* Bytes that a suspended store needs to resume. */
 static size_t bytes_missing(struct store *store)
 {
     size_t bytes = 0;
+    if (is_kept(store))
+        return bytes_absent(store);
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end;
@@ -658,6 +714,8 @@ static struct change resume(struct pool *pool, int before)
     bool whole = pool->contents.copies ==
                  COPIES_OUT; /* the suspend got no further: only the memory that still exists has
                                 the contents */
+    if (is_kept(store) && before == TARN_POOL_SAVED)
+        return (struct change){TARN_POOL_RUNS, TARN_OK};
     tarn_status status = contents_settle(&pool->contents, store->arena->device);
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
@@ -729,7 +787,7 @@ void pool_suspension_complete(struct pool *pool)
 {
     struct taken *taken = NULL;
     int state;
-    if (!suspended_begin(pool, &state))
+    if (is_kept(&pool->store) || !suspended_begin(pool, &state))
         return;
     if (contents_are_settled(&pool->contents, pool->store.arena->device))
         (void)empty_all(&pool->store, &taken);
@@ -737,11 +795,27 @@ void pool_suspension_complete(struct pool *pool)
     atomic_store(&pool->state, state);
 }
 
+/* A kept pool whose segments all have memory runs again, so that what is free goes back. */
+static void kept_suspension_end(struct pool *pool, int state)
+{
+    struct store *store = &pool->store;
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
+        segments_drop_absent(heap);
+    if (bytes_absent(store) == 0)
+        (void)change_end(pool, (struct change){TARN_POOL_RUNS, TARN_OK});
+    else
+        atomic_store(&pool->state, state);
+}
+
 bool pool_suspension_end(struct pool *pool)
 {
     int state;
     if (!suspended_begin(pool, &state))
         return state == TARN_POOL_RUNS;
+    if (is_kept(&pool->store)) {
+        kept_suspension_end(pool, state);
+        return true;
+    }
     if (!contents_are_settled(&pool->contents, pool->store.arena->device)) {
         atomic_store(&pool->state, state);
         return false;

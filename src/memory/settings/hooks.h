@@ -58,6 +58,13 @@ struct hooks {
     tarn_status (*keep_segment)(const struct store *store, size_t size, uintptr_t *address);
     /* Takes the seal off a block of a kept pool that is freed. Heap lock. */
     void (*keep_forget_locked)(const struct store *store, uintptr_t address);
+    /* Takes all seals of a kept pool off; gives the memory of a segment up, and makes it again. The
+     * pool is suspended. No lock held. */
+    void (*keep_forget_all)(const struct store *store);
+    tarn_status (*keep_vacate)(const struct store *store, uintptr_t address, size_t size);
+    tarn_status (*keep_occupy)(const struct store *store, uintptr_t address, size_t size);
+    /* Whether a kept pool is being saved to a file, or loaded. */
+    bool (*keep_transfers)(const struct store *store);
     /* Gives a new peer access to the memory of kept pools. No lock held. */
     tarn_status (*keeps_grant)(const struct device *device, int peer);
 

@@ -237,8 +237,8 @@ void heap_check(struct heap *heap)
 static size_t run_mapped(const struct heap *heap, const struct run *run)
 {
     size_t bytes = 0;
-    if (!atomic_load(&heap->store->suspended))
-        return run->end - run->start;
+    if (!atomic_load(&heap->store->suspended) || !heap->store->kind.pieces)
+        return run->absent ? 0 : run->end - run->start;
     for (uintptr_t address = run->start; address < run->end; address += heap->arena->granule)
         bytes += arena_piece(heap->arena, address) ? heap->arena->granule : 0;
     return bytes;
