@@ -13,12 +13,12 @@
  * successor gets it only after the process before it has ended, because kernels may run until then.
  *
  * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and
- * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free memory
- * back, and everything else stays with the owner, in place; without `save` the owner drops the
- * memory, and the seals go: the resume makes new memory at the same addresses. A release of
- * its last reference gives the memory back and makes the owner forget the pool; tarn_shutdown() and
- * the end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may
- * connect to the owner's socket, which is its user's alone, can read and change the memory.
+ * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free
+ * memory back, and everything else stays with the owner, in place. Without `save` the owner drops
+ * the memory, and the seals go; the resume makes new memory at the same addresses. A release of its
+ * last reference gives the memory back and makes the owner forget the pool; tarn_shutdown() and the
+ * end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may connect
+ * to the owner's socket, which is its user's alone, can read and change the memory.
  *
  * All functions are thread-safe. All except tarn_pool_keep(), tarn_pool_save() and
  * tarn_pool_load() may be called during a capture. Every function may also return

@@ -135,6 +135,24 @@ def test_arrays_are_found_in_their_type_and_shape(owner):
     pool.close()
 
 
+@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
+def test_it_sleeps(owner):
+    pool = tarn.keep("weights", segment=8 << 20)
+    block = pool.alloc(3 << 20)
+    numpy.asarray(block)[:] = 9
+    sealed = pool.seal(block, "layer.0")
+    slept = tarn.sleep()
+    assert pool.is_suspended and [item.reason for item in slept.residue if item.pool == pool.id] == ["kept"]
+    tarn.wake()
+    assert (numpy.asarray(sealed) == 9).all()
+    tarn.sleep(save_contents=False)
+    tarn.wake()
+    with pytest.raises(tarn.InvalidArgumentError):
+        pool.sealed("layer.0")
+    sealed.free()
+    pool.close()
+
+
 def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(tarn.SystemCallError, match="tarn keep --socket"):
         tarn.keep("weights", socket=str(tmp_path / "nobody"))

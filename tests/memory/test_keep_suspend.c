@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept pools that are suspended. With the contents the memory stays with the owner, and only what is
- * free goes; without them the owner drops it, and the blocks get new memory at their addresses. */
+/* Kept pools that are suspended. With the contents the memory stays with the owner, and only what
+ * is free goes; without them the owner drops it, and the blocks get new memory at their addresses.
+ */
 #include "keep_generations.h"
 #include "memory/keep/keep.h"
 

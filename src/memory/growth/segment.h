@@ -52,8 +52,8 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted);
  * reserved. Returns the first failure. Called with no lock held except, for segments of the driver,
  * `moving`. */
 tarn_status segments_release(struct run *leaving);
-/* For a kept pool that is suspended. Gives the memory of a segment up, which keeps its addresses and
- * its blocks; makes memory for it again. On failure the segment is as before. */
+/* For a kept pool that is suspended. Gives the memory of a segment up, which keeps its addresses
+ * and its blocks; makes memory for it again. On failure the segment is as before. */
 tarn_status segment_vacate(struct run *run);
 tarn_status segment_occupy(struct run *run);
 /* Drops the segments of a heap that have neither memory nor live blocks. */
