@@ -15,7 +15,7 @@ STARTED = time.monotonic()
 
 import torch  # noqa: E402
 from safetensors import safe_open  # noqa: E402
-from transformers import AutoConfig, LlamaForCausalLM  # noqa: E402
+from transformers import AutoConfig, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList  # noqa: E402
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: E402
 
 import tarn.torch  # noqa: E402
@@ -67,10 +67,13 @@ def main():
 
     logits = []
 
-    def look(_, scores):
-        if not logits:
-            logits.append(scores.float())
-        return scores
+    class Look(LogitsProcessor):
+        """Notes the logits of the first token."""
+
+        def __call__(self, _, scores):
+            if not logits:
+                logits.append(scores.float())
+            return scores
 
     class Said:
         """Hears of the prompt, then of each token."""
@@ -93,7 +96,7 @@ def main():
 
     prompt = torch.arange(1, 65, device=device)[None]
     model.generation_config.eos_token_id = None
-    model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=1500, logits_processor=[look], streamer=Said())
+    model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=1500, logits_processor=LogitsProcessorList([Look()]), streamer=Said())
 
 
 if __name__ == "__main__":

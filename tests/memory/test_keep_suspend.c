@@ -250,11 +250,13 @@ static void suspend_and_wait(int socket)
     struct filled_pool filled = fill_pool();
     char how;
     receive_all(socket, &how, 1);
-    OK(tarn_pool_suspend(filled.pool, how != 'd'));
+    OK(tarn_pool_suspend(filled.pool, !strchr("dD", how)));
     if (how == 'r') {
         OK(tarn_pool_resume(filled.pool));
         OK(tarn_pool_block_seal(filled.other, "first", NULL, NULL));
     }
+    if (strchr("SD", how))
+        OK(tarn_shutdown());
     say(socket, 'w');
     hear(socket, 'e');
 }
@@ -262,17 +264,17 @@ static void suspend_and_wait(int socket)
 static void the_next_process_has_what_was_suspended(void **state)
 {
     (void)state;
-    static const char ways[] = "sdr"; /* saved, discarded, resumed */
-    static const size_t blocks[] = {1, 0, 2};
-    for (int i = 0; i < 3; i++) {
+    static const char ways[] = "sdrSD"; /* saved, discarded, resumed; shut down */
+    static const size_t blocks[] = {1, 0, 2, 1, 0};
+    for (int i = 0; i < 5; i++) {
         tarn_kept kept;
         struct side side = start_side("suspend and wait", SOCK_STREAM);
         say(side.socket, ways[i]);
         hear(side.socket, 'w');
         kill_side(side);
         tarn_pool *pool = keep("weights", &kept);
-        CHECK(kept.adopted && kept.blocks == blocks[i]);
-        CHECK(kept.mapped == (ways[i] == 'd' ? 0 : 28 * MIB));
+        CHECK((kept.adopted || ways[i] == 'D') && kept.blocks == blocks[i]);
+        CHECK(kept.mapped == (strchr("dD", ways[i]) ? 0 : 28 * MIB));
         if (kept.blocks) {
             tarn_sealed_block block = found(pool, "second");
             CHECK(holds(block.pointer, 20 * MIB, 9));
