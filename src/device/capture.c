@@ -218,19 +218,23 @@ unsigned captures_going_on_anywhere(void)
     return captures_open_anywhere();
 }
 
+/* Finds a stream, and asks the driver whether it captures. */
+static tarn_status ask_about(tarn_stream value, struct stream **stream,
+                             struct driver_capture *capture)
+{
+    tarn_status status = stream_of_call(value, stream);
+    if (!status)
+        status = stream_refuse_foreign(*stream, "a question about a capture");
+    return status ? status : stream_ask_capture(*stream, capture);
+}
+
 tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
 {
     struct stream *found = NULL;
     struct driver_capture capture;
     if (!state)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
-    if (!status)
-        status = stream_refuse_foreign(found, "a question about a capture");
-    if (!status)
-        status = stream_ask_capture(found, &capture);
+    tarn_status status = ask_about(stream, &found, &capture);
     if (status)
         return status;
     *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
@@ -247,13 +251,7 @@ tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph)
     struct driver_capture capture;
     if (!graph)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
-    if (!status)
-        status = stream_refuse_foreign(found, "a question about a capture");
-    if (!status)
-        status = stream_ask_capture(found, &capture);
+    tarn_status status = ask_about(stream, &found, &capture);
     if (!status && capture.state != DRIVER_CAPTURE_ACTIVE)
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
                         "stream %#llx of device %d does not capture: there is no graph to give",
@@ -447,9 +445,7 @@ void captures_init(void)
 /* The start of begin and announce: the stream, which must not be a default one. */
 static tarn_status find_to_begin(tarn_stream value, struct stream **stream)
 {
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(value, thread_device(), stream);
+    tarn_status status = stream_of_call(value, stream);
     if (!status)
         status = device_check(device_at((*stream)->device));
     if (status)
@@ -569,9 +565,7 @@ static void unclaim_end(struct stream *stream)
 /* Ends a known capture; of an announced one, only tarn's record of it. */
 static tarn_status end(tarn_stream value, struct ending *ending)
 {
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(value, thread_device(), &ending->stream);
+    tarn_status status = stream_of_call(value, &ending->stream);
     if (!status)
         status = claim_end(ending);
     if (status)
@@ -682,9 +676,7 @@ static bool is_announced(const struct stream *stream)
 tarn_status tarn_capture_end(tarn_stream stream, void **graph)
 {
     struct ending ending = {0};
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &ending.stream);
+    tarn_status status = stream_of_call(stream, &ending.stream);
     if (status)
         return status;
     if (debug_has(DEBUG_GRAPHS))
@@ -724,9 +716,7 @@ static tarn_status settle(struct stream *stream, driver_graph graph)
 tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
 {
     struct ending ending = {0};
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(value, thread_device(), &ending.stream);
+    tarn_status status = stream_of_call(value, &ending.stream);
     if (status)
         return status;
     struct stream *stream = ending.stream;

@@ -475,9 +475,7 @@ tarn_status tarn_stream_guard_set(tarn_guard *guard, tarn_stream stream)
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     *guard = (tarn_guard){0};
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
+    tarn_status status = stream_of_call(stream, &found);
     if (status)
         return status;
     tarn_guard result = {.device = found->device, .active = true};

@@ -266,6 +266,12 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
     return slot_find(value, result);
 }
 
+tarn_status stream_of_call(tarn_stream value, struct stream **stream)
+{
+    tarn_status status = device_layer_ready();
+    return status ? status : stream_find(value, thread_device(), stream);
+}
+
 tarn_status stream_current(int device, struct stream **result)
 {
     struct thread *thread = thread_self();
@@ -309,9 +315,7 @@ tarn_status tarn_stream_get(int device, tarn_stream *stream)
 tarn_status tarn_stream_set(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
+    tarn_status status = stream_of_call(stream, &found);
     if (status)
         return status;
     struct thread *thread = thread_self();
@@ -511,9 +515,7 @@ static tarn_stream value_named(tarn_stream stream, const struct stream *found)
 tarn_status tarn_stream_retire(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
+    tarn_status status = stream_of_call(stream, &found);
     if (status)
         return status;
     stream = value_named(stream, found);
@@ -674,9 +676,7 @@ tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool 
 tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = stream_find(stream, thread_device(), &found);
+    tarn_status status = stream_of_call(stream, &found);
     if (status)
         return status;
     stream = value_named(stream, found);

@@ -73,6 +73,9 @@ tarn_stream stream_value(const struct stream *stream);
 /* The slot of a value; a constant means that of `device` and the calling thread.
  * TARN_ERROR_INVALID_STREAM. */
 tarn_status stream_find(tarn_stream value, int device, struct stream **stream);
+/* The start of a public call on a stream: stream_find() for the thread's current device, once the
+ * device layer is ready. */
+tarn_status stream_of_call(tarn_stream value, struct stream **stream);
 
 /* The calling thread's current stream on a device. */
 tarn_status stream_current(int device, struct stream **stream);

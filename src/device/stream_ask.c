@@ -13,8 +13,7 @@ static tarn_status find_for(tarn_stream value, const void *result, struct stream
 {
     if (!result)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
-    tarn_status status = device_layer_ready();
-    return status ? status : stream_find(value, thread_device(), stream);
+    return stream_of_call(value, stream);
 }
 
 tarn_status tarn_stream_native_get(tarn_stream stream, void **native)
