@@ -173,6 +173,18 @@ static bool is_own_stream(const struct heap *heap, const struct stream *stream)
     return heap->stream == stream && !heap->retired;
 }
 
+/* Frees a block that block_lock_to_free() has locked, or after a failure leaves it live. Unlocks
+ * it. */
+static void free_unless(tarn_status failure, struct block *block)
+{
+    if (failure) {
+        block_unlock_refused(block);
+        return;
+    }
+    block_free_locked(block, true);
+    block_unlock_freed(block);
+}
+
 tarn_status tarn_free_on(void *pointer, tarn_stream stream)
 {
     struct block block;
@@ -192,12 +204,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     }
     if (!status && trace_is_on())
         trace_stream_event(TRACE_free_on, found, block.start, block.requested);
-    if (!status)
-        block_free_locked(&block, true);
-    if (status)
-        block_unlock_refused(&block);
-    else
-        block_unlock_freed(&block);
+    free_unless(status, &block);
     return status;
 }
 
@@ -222,12 +229,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         struct use **uses = block_uses(&block);
         status = uses ? use_add_mark(block.heap, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
-    if (!status)
-        block_free_locked(&block, true);
-    if (status)
-        block_unlock_refused(&block);
-    else
-        block_unlock_freed(&block);
+    free_unless(status, &block);
     mark_release(mark);
     return status;
 }
