@@ -70,6 +70,19 @@ static const ElfW(Shdr) * section_at(const struct image *image, size_t index)
                : NULL;
 }
 
+/* The section with the names that `section` uses. NULL: one of the two does not lie in the image,
+ * or the names do not end with a 0. */
+static const ElfW(Shdr) * names_of(const struct image *image, const ElfW(Shdr) * section)
+{
+    const ElfW(Shdr) *names = section_at(image, section->sh_link);
+    if (!names || !names->sh_size || section->sh_offset % 8 ||
+        !lies_within(image, section->sh_offset, section->sh_size) ||
+        !lies_within(image, names->sh_offset, names->sh_size) ||
+        image->bytes[names->sh_offset + names->sh_size - 1])
+        return NULL;
+    return names;
+}
+
 static bool symbols_find(const struct image *image, struct symbols *symbols)
 {
     if (image->size < sizeof(ElfW(Ehdr)) || memcmp(image->bytes, ELFMAG, SELFMAG) != 0)
@@ -78,11 +91,8 @@ static bool symbols_find(const struct image *image, struct symbols *symbols)
     for (size_t i = 0; (section = section_at(image, i)); i++) {
         if (section->sh_type != SHT_DYNSYM)
             continue;
-        const ElfW(Shdr) *names = section_at(image, section->sh_link);
-        if (!names || !names->sh_size || section->sh_offset % 8 ||
-            !lies_within(image, section->sh_offset, section->sh_size) ||
-            !lies_within(image, names->sh_offset, names->sh_size) ||
-            image->bytes[names->sh_offset + names->sh_size - 1])
+        const ElfW(Shdr) *names = names_of(image, section);
+        if (!names)
             return false;
         *symbols = (struct symbols){
             .list = (ElfW(Sym) *)(image->bytes + section->sh_offset),
@@ -139,11 +149,8 @@ static bool versions_find(const struct image *image, struct versions *versions)
     for (size_t i = 0; (section = section_at(image, i)); i++) {
         if (section->sh_type != SHT_GNU_verdef)
             continue;
-        const ElfW(Shdr) *names = section_at(image, section->sh_link);
-        if (!names || !names->sh_size || section->sh_offset % 8 ||
-            !lies_within(image, section->sh_offset, section->sh_size) ||
-            !lies_within(image, names->sh_offset, names->sh_size) ||
-            image->bytes[names->sh_offset + names->sh_size - 1])
+        const ElfW(Shdr) *names = names_of(image, section);
+        if (!names)
             return false;
         *versions = (struct versions){image->bytes + section->sh_offset, section->sh_size,
                                       (char *)image->bytes + names->sh_offset, names->sh_size};

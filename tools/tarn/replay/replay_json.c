@@ -112,6 +112,18 @@ static json_t *json_least(uint64_t bytes)
     return bytes ? json_bytes(bytes) : json_null();
 }
 
+/* Adds the keys of `end` to `object`, and consumes both. NULL: one of them is NULL, or there is no
+ * memory. */
+static json_t *json_joined(json_t *object, json_t *end)
+{
+    bool done = object && end && json_object_update(object, end) == 0;
+    json_decref(end);
+    if (done)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 /* A device whose replay stopped: `object`, which describes the trace, gets the error and nothing
  * that was measured. */
 static json_t *json_stopped(json_t *object, const struct replay_result *result)
@@ -120,12 +132,7 @@ static json_t *json_stopped(json_t *object, const struct replay_result *result)
                             "divergences", json_bytes(result->divergences), "divergence_texts",
                             json_divergences(result), "peak_requested",
                             json_bytes(result->peak_requested), "peak_active", "peak_reserved");
-    bool done = object && end && json_object_update(object, end) == 0;
-    json_decref(end);
-    if (done)
-        return object;
-    json_decref(object);
-    return NULL;
+    return json_joined(object, end);
 }
 
 /* Adds what blocks were distributed over. Nonzero if that fails. */
@@ -200,12 +207,7 @@ static json_t *json_policy(json_t *object, const struct replay_result *result,
                             json_bytes(run->peak_reserved), "driver_calls", json_model_calls(run),
                             "driver_time_us", json_model_times(result, model), "pytorch_ooms",
                             json_bytes(run->ooms), "divergences", json_bytes(0));
-    bool done = object && end && json_object_update(object, end) == 0;
-    json_decref(end);
-    if (done)
-        return object;
-    json_decref(object);
-    return NULL;
+    return json_joined(object, end);
 }
 
 static json_t *json_device(const struct replay_file *file, const struct replay_device *device)

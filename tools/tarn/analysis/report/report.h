@@ -82,6 +82,9 @@ struct report_moment {
 bool report_moment_parse(const char *text, struct report_moment *moment);
 /* The moment of an analysis; a number beyond its last event is its end. */
 uint32_t report_moment_of(const struct analysis *analysis, const struct report_moment *moment);
+/* The last moment that was not after a time, in ns. In a trace without times, each event takes
+ * WORKLOAD_EVENT_TIME. */
+uint32_t report_moment_at(const struct analysis *analysis, uint64_t time);
 /* "the peak", "the end", ... */
 const char *report_moment_name(const struct report_moment *moment);
 

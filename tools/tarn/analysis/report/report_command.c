@@ -23,6 +23,24 @@
 /* Bytes from which on a browser may not take a page: its strings end at half a gigabyte. */
 #define PAGE_LARGE ((off_t)400 << 20)
 
+/* The options that both commands have. */
+#define TABLE_OPTIONS                                                                            \
+    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, "     \
+    "category, call_site,\n"                                                                     \
+    "                         module, stream, pool, thread\n"                                    \
+    "      --top N            Rows of each table (8; with --json 50)\n"                          \
+    "      --depth N          Frames per call site, which include its callers (1)\n"             \
+    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their " \
+    "callers; may be\n"                                                                          \
+    "                         repeated\n"                                                        \
+    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate " \
+    "into the category\n"                                                                        \
+    "                         NAME: weights, gradients, optimizer, activations, caches, "        \
+    "workspaces "                                                                                \
+    "or\n"                                                                                       \
+    "                         temporaries; may be repeated\n"                                    \
+    "  -h, --help             Show this help\n"
+
 static const char report_help[] =
     "Usage: tarn report [OPTION]... FILE...\n"
     "       tarn report [OPTION]... -o PAGE.html [FILE]...\n"
@@ -70,22 +88,7 @@ static const char report_help[] =
     "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last "
     "out-of-memory error), a time "
     "such\n"
-    "                         as 1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, "
-    "category, call_site,\n"
-    "                         module, stream, pool, thread\n"
-    "      --top N            Rows of each table (8; with --json 50)\n"
-    "      --depth N          Frames per call site, which include its callers (1)\n"
-    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their "
-    "callers; may be\n"
-    "                         repeated\n"
-    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate "
-    "into the category\n"
-    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces "
-    "or\n"
-    "                         temporaries; may be repeated\n"
-    "  -h, --help             Show this help\n"
-    "\n"
+    "                         as 1.5s or 250ms, or a number of events (peak)\n" TABLE_OPTIONS "\n"
     "A block's tag is the name that the program gave it, or PyTorch's user metadata. Its call site "
     "is the innermost\n"
     "frame of its stack outside PyTorch, Python and installed packages, except wrappers such as "
@@ -129,22 +132,7 @@ static const char diff_help[] =
     "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last "
     "out-of-memory error), a time "
     "such\n"
-    "                         as 1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, "
-    "category, call_site,\n"
-    "                         module, stream, pool, thread\n"
-    "      --top N            Rows of each table (8; with --json 50)\n"
-    "      --depth N          Frames per call site, which include its callers (1)\n"
-    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their "
-    "callers; may be\n"
-    "                         repeated\n"
-    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate "
-    "into the category\n"
-    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces "
-    "or\n"
-    "                         temporaries; may be repeated\n"
-    "  -h, --help             Show this help\n"
-    "\n"
+    "                         as 1.5s or 250ms, or a number of events (peak)\n" TABLE_OPTIONS "\n"
     "Exit status: 0 when all files were read, 1 when something failed, 2 for an invalid command "
     "line.\n"
     "\n"

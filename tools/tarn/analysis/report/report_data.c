@@ -246,15 +246,7 @@ static json_t *describe_ooms(const struct analysis *analysis)
 static uint32_t moment_of_time(const struct analysis *analysis, int64_t time_us, int64_t origin_us)
 {
     uint64_t time = time_us > origin_us ? (uint64_t)(time_us - origin_us) * 1000 : 0;
-    uint32_t low = 0, high = analysis->event_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low + 1) / 2;
-        if (analysis->times[middle] <= time)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return report_moment_at(analysis, time);
 }
 
 /* Returns the index of the last open beginning with the name of this end, or the count if there is

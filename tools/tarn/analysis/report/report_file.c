@@ -82,9 +82,7 @@ bool report_moment_parse(const char *text, struct report_moment *moment)
     return true;
 }
 
-/* The last moment that was not after a time. In a trace without times, each event takes
- * WORKLOAD_EVENT_TIME. */
-static uint32_t moment_at(const struct analysis *analysis, uint64_t time)
+uint32_t report_moment_at(const struct analysis *analysis, uint64_t time)
 {
     uint32_t low = 0, high = analysis->event_count;
     while (low < high) {
@@ -112,7 +110,7 @@ uint32_t report_moment_of(const struct analysis *analysis, const struct report_m
                    ? analysis->ooms[analysis->oom_count - 1].event
                    : analysis->event_count;
     case REPORT_AT_TIME:
-        return moment_at(analysis, moment->time);
+        return report_moment_at(analysis, moment->time);
     case REPORT_AT_EVENT:
         break;
     }
