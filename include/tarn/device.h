@@ -52,11 +52,22 @@ typedef struct tarn_device_properties {
     int capability_minor;  /* compute capability, second number */
     bool exportable;       /* memory can be exported to other processes: tarn/share.h */
 
-    /* The device's memory is the machine's, as on Jetson, GB10 and AMD's APUs. Then the default
-     * limit of device and pinned memory together is what the kernel and the control groups say is
-     * available, less a thirty-second part of the whole; it is read again at each growth. A limit
-     * that the program or the settings give takes its place. */
+    /* The device's memory is the machine's, as on Jetson, GB10 and AMD's APUs. With CUDA the default
+     * limit of device and pinned memory together is then what the kernel and the control groups say
+     * is available, less a thirty-second part of the whole; it is read again at each growth. A limit
+     * that the program or the settings give takes its place. HIP has a limit of its own. */
     bool integrated;
+
+    bool coherent; /* it reads the processor's page tables, as on GH200, GB10 and Jetson Thor */
+    bool slice;    /* it is a MIG instance, a part of a GPU */
+    bool mps;      /* its processes share it by NVIDIA's Multi-Process Service */
+
+    /* The system pages its memory out instead of refusing a request, as WSL2 does. Then the default
+     * limit is what the driver says is free, asked at each growth. A limit that the program or the
+     * settings give takes its place. */
+    bool paged;
+    int address_bits; /* the process's addresses have so many bits, by the kernel and `ulimit -v`:
+                         47 or 48, or fewer; 0: unknown */
 } tarn_device_properties;
 
 /* Returns the number of devices, at least 1 and at most TARN_MAX_DEVICES. They are counted once per
@@ -83,7 +94,8 @@ TARN_API tarn_status tarn_device_set(int device);
 TARN_API tarn_status tarn_device_adopt(int *device);
 
 /* Returns the free and the total bytes of a device, as the driver reports them now for all
- * processes. Of an integrated device, the free bytes are those that the machine has available.
+ * processes. Of an integrated device of CUDA, the free bytes are those that the machine has
+ * available.
  * Memory that tarn has reserved is not free, even where no block lies in it.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);

@@ -139,6 +139,8 @@ def test_devices_are_current_per_thread():
     info = tarn.Device(0).memory_info()
     assert 0 < info.free <= info.total == 256 << 20
     assert tarn.Device(0).driver == "host" and tarn.Device(0).name
+    found = tarn.Device(0).properties
+    assert not (found.integrated or found.coherent or found.slice or found.mps or found.paged) and 38 <= found.address_bits <= 56
 
 
 def test_a_device_guard_nests_with_itself():

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/thread/lock.h"
 #include "base/thread/process.h"
+#include "common/card.h"
 #include "driver/host/host.h"
 
 #include <errno.h>
@@ -41,6 +42,8 @@ static tarn_status start_locked(void)
     tarn_status status = host_start();
     if (status)
         return status;
+    for (int i = 0; i < atomic_load(&host.devices) && sim_card()->paged; i++)
+        host.device[i].memory *= 2; /* what the device has, and what the system pages out */
     if (!watching) {
         if (atexit(process_exits))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no room for an exit handler");

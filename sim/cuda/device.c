@@ -4,7 +4,7 @@
 /* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's
  * stack of them. */
 #include "base/thread/lock.h"
-#include "cuda/card.h"
+#include "common/card.h"
 #include "cuda/sim_cuda.h"
 
 #include <stdatomic.h>
@@ -278,13 +278,13 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
         return code;
     code = sim_code(driver->device_properties(device, &properties));
     if (!code)
-        *bytes = properties.memory;
+        *bytes = sim_card()->paged ? properties.memory / 2 : properties.memory;
     return code;
 }
 
 static int attribute_of(const struct sim_card *card, cu_device_attribute attribute)
 {
-    enum { UNIFIED_ADDRESSING = 41, PAGEABLE = 88, HOST_PAGE_TABLES = 100 };
+    enum { UNIFIED_ADDRESSING = 41, PAGEABLE = 88 };
     switch ((int)attribute) {
     case CU_CAPABILITY_MAJOR:
         return card->major;
@@ -292,15 +292,16 @@ static int attribute_of(const struct sim_card *card, cu_device_attribute attribu
         return card->minor;
     case CU_IS_INTEGRATED:
         return card->integrated;
-    case CU_HAS_POSIX_FD:
-        return !card->no_posix_fd;
     case CU_HAS_HOST_PIECES:
         return !card->no_host_pieces;
     case PAGEABLE:
-    case HOST_PAGE_TABLES:
+    case CU_IS_COHERENT:
         return card->coherent;
+    case CU_IS_SHARED:
+        return card->mps;
     case CU_HAS_PRIORITIES:
     case CU_HAS_VIRTUAL_MEMORY:
+    case CU_HAS_POSIX_FD:
     case CU_HAS_RDMA:
     case UNIFIED_ADDRESSING:
         return true;

@@ -3,7 +3,7 @@
 
 /* Memory of the simulated libcuda. The uppermost byte of a piece's handle is its device, since
  * CUDA's calls do not name the device. */
-#include "cuda/card.h"
+#include "common/card.h"
 #include "cuda/sim_cuda.h"
 #include "driver/host/host_memory.h"
 
@@ -46,12 +46,20 @@ static cu_result enter_at(const char *call, cu_address address, int *device)
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     int device;
-    size_t available, total; /* either output may be NULL */
+    size_t available = 0, total = 0; /* either output may be NULL */
     cu_result code = sim_enter("cuMemGetInfo", &device);
     if (!code)
-        code = sim_code(driver->memory_info(device, free_bytes ? free_bytes : &available,
-                                            total_bytes ? total_bytes : &total));
-    return code;
+        code = sim_code(driver->memory_info(device, &available, &total));
+    if (code)
+        return code;
+    size_t used = total - available;
+    if (sim_card()->paged)
+        total /= 2;
+    if (free_bytes)
+        *free_bytes = used < total ? total - used : 0;
+    if (total_bytes)
+        *total_bytes = total;
+    return CU_OK;
 }
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
@@ -241,8 +249,6 @@ static cu_result check_properties(const struct cu_allocation_properties *propert
     if (!properties || properties->type != CU_ALLOCATION_PINNED ||
         properties->handle_types > CU_HANDLE_POSIX_FD)
         return CU_INVALID_VALUE;
-    if (properties->handle_types && sim_card()->no_posix_fd)
-        return CU_NOT_SUPPORTED;
     if (properties->location.type == CU_LOCATION_HOST_NUMA && sim_card()->no_host_pieces)
         return CU_NOT_SUPPORTED;
     if (properties->location.type == CU_LOCATION_HOST_NUMA)
@@ -285,7 +291,9 @@ cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment
         return code;
     if (!address || flags)
         return CU_INVALID_VALUE;
-    if (sim_card()->address_bits && size >> (sim_card()->address_bits - 1))
+    const struct sim_card *card = sim_card();
+    if ((card->address_bits && size >> (card->address_bits - 1)) ||
+        (card->reservation && size >= card->reservation))
         return CU_OUT_OF_MEMORY;
     code = sim_code(driver->reserve(device, size, alignment, &result));
     if (!code)
@@ -310,7 +318,7 @@ cu_result cuMemCreate(cu_piece *piece, size_t size,
         code = check_properties(properties);
     if (code)
         return code;
-    if (!piece || flags)
+    if (!piece || flags || (properties->handle_types && sim_card()->no_posix_fd))
         return CU_INVALID_VALUE;
     bool of_host = properties->location.type == CU_LOCATION_HOST_NUMA;
     int device = of_host ? current : properties->location.id;

@@ -3,6 +3,7 @@
 
 /* Devices and codes of the simulated libamdhip64. Owns each thread's current device and last
  * error. */
+#include "common/card.h"
 #include "hip/sim_hip.h"
 
 #include <stdio.h>
@@ -199,7 +200,8 @@ hip_result hipDeviceGetName(char *name, int size, int device)
     if (!code)
         code = name && size > 0 ? check_device(device) : HIP_INVALID_VALUE;
     if (!code)
-        snprintf(name, (size_t)size, "tarn simulated AMD device");
+        snprintf(name, (size_t)size, "%s%starn simulated AMD device", sim_card_amd()->device,
+                 *sim_card_amd()->device ? ", " : "");
     return sim_leave(code);
 }
 
@@ -236,13 +238,19 @@ hip_result hipDeviceGetAttribute(int *value, hip_device_attribute attribute, int
         return sim_leave(code);
     switch (attribute) {
     case HIP_CAPABILITY_MAJOR:
-        *value = 9;
+        *value = sim_card_amd()->major;
         return sim_leave(HIP_OK);
     case HIP_CAPABILITY_MINOR:
-        *value = 0;
+        *value = sim_card_amd()->minor;
         return sim_leave(HIP_OK);
     case HIP_HAS_MEMORY_POOLS:
         *value = 1;
+        return sim_leave(HIP_OK);
+    case HIP_IS_INTEGRATED:
+        *value = sim_card_amd()->integrated;
+        return sim_leave(HIP_OK);
+    case HIP_IS_COHERENT:
+        *value = sim_card_amd()->coherent;
         return sim_leave(HIP_OK);
     case HIP_HAS_VIRTUAL_MEMORY:
         if (sim_hip_version() < HIP_FIRST_VIRTUAL_MEMORY)

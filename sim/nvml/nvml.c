@@ -6,7 +6,7 @@
  * reported. If it is not set, nvmlInit_v2() fails, as without a driver. TARN_SIM_NVML_MEMORY is the
  * memory of every device, as "TOTAL:USED" in bytes. A test can make calls fail by number, as in the
  * libraries with handles. */
-#include "cuda/card.h"
+#include "common/card.h"
 #include "vendor/common.h"
 
 #include <stdatomic.h>
@@ -16,6 +16,7 @@
 enum {
     OK = 0,
     NOT_SUPPORTED = 3,
+    NO_PERMISSION = 4,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
@@ -37,7 +38,7 @@ struct memory {
     unsigned long long total, free, used;
 };
 
-static struct device the_device;
+static struct device the_device, whole_device; /* of a slice */
 
 static struct {
     atomic_ulong nth, calls, hits; /* nth is 0 while no failure is set */
@@ -111,7 +112,7 @@ SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct devi
         return code;
     if (!strchr(address, ':'))
         return NOT_FOUND;
-    *device = &the_device;
+    *device = sim_card()->slice ? &whole_device : &the_device;
     return OK;
 }
 
@@ -120,7 +121,7 @@ SIM_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **devic
     int code;
     if (fails(device, sizeof *device, &code))
         return code;
-    if (strncmp(uuid, "GPU-", 4) != 0)
+    if (strncmp(uuid, sim_card()->slice ? "MIG-" : "GPU-", 4) != 0)
         return NOT_FOUND;
     *device = &the_device;
     return OK;
@@ -133,6 +134,8 @@ SIM_EXPORT int nvmlDeviceGetMemoryInfo(const struct device *device, struct memor
     const char *text = getenv("TARN_SIM_NVML_MEMORY");
     if (fails(memory, sizeof *memory, &code))
         return code;
+    if (device == &whole_device)
+        return NO_PERMISSION;
     if (device != &the_device)
         abort();
     if (sim_card()->no_monitor)
@@ -151,6 +154,8 @@ SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct device *devi
     int code;
     if (fails(count, sizeof *count, &code))
         return code;
+    if (device == &whole_device)
+        return NO_PERMISSION;
     if (device != &the_device)
         abort();
     if (sim_card()->no_monitor)
@@ -163,6 +168,8 @@ SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct device *devi
         struct process process = {.number = (unsigned)strtoul(at, &end, 10), .bytes = ~0ull};
         if (*end == ':' && end[1] != '?')
             process.bytes = strtoull(end + 1, &end, 10);
+        if (sim_card()->no_bytes)
+            process.bytes = ~0ull;
         if (*count < room)
             list[*count] = process;
         ++*count;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads /proc/meminfo and the control groups, and keeps the sum of claims. cudaMemGetInfo() and
+/* Reads /proc/meminfo and the control groups, keeps the sum of claims, and tells WSL2 and few
+ * addresses. cudaMemGetInfo() and
  * cuMemGetInfo() say MemFree on an integrated GPU, without the page cache, which the kernel gives
  * up (ollama/ollama#12283, sgl-project/sglang#10075). MemAvailable is the kernel's own estimate
  * (proc_pid_status(5), Documentation/filesystems/proc.rst). A group's files are those of
@@ -17,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define TEXT 8192    /* bytes of a file that are looked at */
@@ -117,6 +120,26 @@ bool machine_memory_get(struct machine_memory *memory)
     look_at_groups(&found);
     *memory = found;
     return true;
+}
+
+/* WSL2 sets the variable for what it starts, and a program that uses a GPU, in a container too,
+ * needs the file. */
+bool machine_is_wsl(void)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/dev/dxg", machine_root);
+    return getenv("WSL_DISTRO_NAME") || access(path, F_OK) == 0;
+}
+
+/* The kernel puts the first thread's stack, where these random bytes are, at the top. */
+int machine_address_bits(void)
+{
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    unsigned long highest = getauxval(AT_RANDOM);
+    (void)getrlimit(RLIMIT_AS, &limit);
+    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= highest)
+        highest = limit.rlim_cur ? limit.rlim_cur - 1 : 0;
+    return highest ? 64 - __builtin_clzl(highest) : 0;
 }
 
 tarn_status machine_claim(size_t size, bool must)

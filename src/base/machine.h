@@ -27,6 +27,13 @@ bool machine_memory_get(struct machine_memory *memory);
 tarn_status machine_claim(size_t size, bool must);
 void machine_claim_end(size_t size);
 
+/* Whether this is WSL2, whose system pages the memory of GPUs. */
+bool machine_is_wsl(void);
+
+/* The bits of the process's addresses, by the kernel and by RLIMIT_AS; 0 if the system does not
+ * tell. */
+int machine_address_bits(void);
+
 /* For tests. A folder that stands for /; "" otherwise. Bytes that simulated devices have taken,
  * which the files there do not count; NULL otherwise. */
 extern const char *machine_root;

@@ -6,6 +6,7 @@
  * tarn_device_set() makes a context here. */
 #include "device/device.h"
 #include "base/debug_words.h"
+#include "base/machine.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -337,6 +338,11 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
         .alias = known->alias,
         .exportable = known->exportable,
         .integrated = known->integrated,
+        .coherent = known->coherent,
+        .slice = known->slice,
+        .mps = known->mps,
+        .paged = known->paged,
+        .address_bits = machine_address_bits(),
         .capability_major = known->capability_major,
         .capability_minor = known->capability_minor,
     };

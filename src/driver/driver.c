@@ -189,10 +189,10 @@ void driver_finish(void)
     mutex_unlock(&choice_lock);
 }
 
-size_t driver_free_bytes(bool integrated, size_t reported, size_t total)
+size_t driver_machine_free_bytes(size_t reported, size_t total)
 {
     struct machine_memory memory;
-    if (!integrated || !machine_memory_get(&memory))
+    if (!machine_memory_get(&memory))
         return reported;
     return memory.available < total ? memory.available : total;
 }

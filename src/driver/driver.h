@@ -58,8 +58,11 @@ struct driver_properties {
     size_t address_limit; /* the most bytes that can be reserved in all; SIZE_MAX: unlimited */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
-    bool integrated; /* its memory is the machine's; memory_info says what the machine has */
-    bool exportable; /* pieces can be created for export to other
+    bool integrated;                  /* its memory is the machine's */
+    bool fills_machine;               /* its driver refuses nothing that the kernel then kills for:
+                                         memory_info says what the machine has available */
+    bool coherent, slice, mps, paged; /* as in tarn_device_properties */
+    bool exportable;                  /* pieces can be created for export to other
                                                processes */
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
@@ -341,9 +344,9 @@ const char *driver_call_name(int call);
 tarn_status driver_refuse_captured(const char *call, int device, tarn_status answer,
                                    const struct driver_capture *capture);
 
-/* The free bytes of a device of which the vendor says `reported`. An integrated one has what the
- * machine has. */
-size_t driver_free_bytes(bool integrated, size_t reported, size_t total);
+/* The free bytes of a device that fills the machine's memory and of which the vendor says
+ * `reported`. */
+size_t driver_machine_free_bytes(size_t reported, size_t total);
 
 /* For tests, which need fresh devices: ends the driver. driver_init() may then choose again. */
 void driver_finish(void);

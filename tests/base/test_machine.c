@@ -8,6 +8,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -85,6 +87,32 @@ static void claims_add_up(void)
     machine_files_end();
 }
 
+static void wsl2_shows_in_two_ways(void)
+{
+    CHECK(unsetenv("WSL_DISTRO_NAME") == 0);
+    machine_files_begin();
+    CHECK(!machine_is_wsl());
+    machine_file("dev/dxg", "");
+    CHECK(machine_is_wsl());
+    CHECK(machine_file_remove("dev/dxg") && !machine_is_wsl());
+    CHECK(setenv("WSL_DISTRO_NAME", "Debian", 1) == 0 && machine_is_wsl());
+    machine_files_end();
+}
+
+/* The kernel's share and the limit of the process: the smaller one counts. */
+static void addresses_have_so_many_bits(void)
+{
+    struct rlimit before, limit;
+    int bits = machine_address_bits(), local = 0;
+    CHECK(bits == 64 - __builtin_clzl((unsigned long)&local) && bits >= 38 && bits <= 56);
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 37;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    int fewer = machine_address_bits();
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0 && fewer == 37 && machine_address_bits() == bits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +120,8 @@ int main(void)
         CHILD_TEST(the_group_with_the_least_room_decides),
         CHILD_TEST(older_groups_count_too),
         CHILD_TEST(claims_add_up),
+        CHILD_TEST(wsl2_shows_in_two_ways),
+        CHILD_TEST(addresses_have_so_many_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

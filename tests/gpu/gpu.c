@@ -64,7 +64,7 @@ void gpu_verdict(bool well, const char *name, const char *text)
 size_t gpu_free_bytes(void)
 {
     size_t available = 0, total = 0;
-    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
+    return CU("memory", gpu.cuMemGetInfo_v2(&available, &total)) ? available : 0;
 }
 
 int gpu_end(void)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Devices that are not a discrete GPU, on the simulated libcuda (sim/cuda/card.h): integrated ones,
- * whose default limit is what the machine has available, and others where tarn must behave
- * differently. Each test is a process of its own. */
+/* Devices that are not a discrete GPU of their own, on the simulated libcuda (sim/common/card.h):
+ * integrated ones, whose default limit is what the machine has available, one whose memory the
+ * system pages, and others where tarn must behave differently. Each test is a process of its own.
+ */
 #include "base/machine.h"
 #include "driver/driver.h"
 #include "support/host.h"
@@ -173,8 +174,93 @@ static void a_coherent_gpu_has_memory_of_its_own(void)
 {
     begin("gh200", MEMORY);
     machine_has(1, TOTAL);
-    CHECK(!properties().integrated);
+    CHECK(!properties().integrated && properties().coherent);
     OK(tarn_free(alloc_on(stream, 500 * MIB)));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+static void begin_wsl2(void)
+{
+    CHECK(setenv("WSL_DISTRO_NAME", "Debian", 1) == 0);
+    begin("wsl2", MEMORY);
+}
+
+static void is_not_paged(size_t size)
+{
+    void *block = NULL;
+    GIVES(tarn_alloc_on(stream, size, &block), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(!block && strstr(tarn_last_error(), "the limit is what the driver says is free") &&
+          strstr(tarn_last_error(), "lets the system page"));
+}
+
+static void growth_stops_before_the_system_pages(void)
+{
+    size_t free_bytes = 0, total = 0;
+    begin_wsl2();
+    CHECK(properties().paged);
+    OK(tarn_device_memory_get(0, &free_bytes, &total));
+    CHECK(total == MEMORY && free_bytes == total);
+    void *block = alloc_on(stream, MEMORY - 20 * MIB);
+    is_not_paged(40 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_free(alloc_on(stream, MEMORY))); /* what is idle makes room for it */
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+static void paging_is_for_those_who_ask_for_it(void)
+{
+    begin_wsl2();
+    OK(tarn_configuration_set("limit_mb:1500"));
+    void *block = alloc_on(stream, 700 * MIB), *more = alloc_on(stream, 700 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_free(more));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+/* Other programs take and return memory at random, and calls of the driver fail. */
+static void what_is_free_moves(void)
+{
+    static uint64_t *blocks[BLOCKS];
+    uint64_t seed = 11, served = 0, refused = 0;
+    driver_piece others = 0;
+    begin_wsl2();
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        size_t at = random_next(&seed) % BLOCKS, size = (1 + random_next(&seed) % 60) * MIB;
+        if (step % 5 == 0 && others) {
+            OK(driver->release(0, others));
+            others = 0;
+        } else if (step % 5 == 0) {
+            OK(driver->create(0, (200 + random_next(&seed) % 250) * 2 * MIB, 0, &others));
+        }
+        if (step % 7 == 0)
+            (machine->fail)(1 + random_next(&seed) % 12, false, 2);
+        if (blocks[at]) {
+            CHECK(blocks[at][0] == blocks[at][1] && blocks[at][0]);
+            OK(tarn_free(blocks[at]));
+            blocks[at] = NULL;
+        } else {
+            void *block = NULL;
+            tarn_status status = tarn_alloc_on(stream, size, &block);
+            CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+            blocks[at] = block;
+            if (block)
+                blocks[at][0] = blocks[at][1] = step;
+            *(status ? &refused : &served) += 1;
+        }
+        (machine->fail)(0, false, 0);
+        if (step % 100 == 0)
+            verify(0);
+        if (step % 100 == 50)
+            OK(tarn_device_trim(0, 0));
+    }
+    CHECK(served > STEPS / 10 && refused > STEPS / 50);
+    if (others)
+        OK(driver->release(0, others));
+    for (size_t i = 0; i < BLOCKS; i++)
+        OK(tarn_free(blocks[i]));
     nothing_is_left(0);
     machine_files_end();
 }
@@ -183,11 +269,25 @@ static void wsl2_exports_nothing(void)
 {
     tarn_pool *pool = NULL;
     tarn_pool_options options = {.size = sizeof options, .exportable = true};
-    begin("wsl2", MEMORY);
+    begin_wsl2();
     CHECK(!properties().exportable && properties().virtual_memory);
+    GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_NOT_SUPPORTED);
+    options = (tarn_pool_options){.size = sizeof options, .registrable = true};
     GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_NOT_SUPPORTED);
     OK(tarn_free(alloc_on(stream, 500 * MIB)));
     nothing_is_left(0);
+    machine_files_end();
+}
+
+/* The device file tells it too, in a container that has no such variable. */
+static void wsl2_is_known_by_its_device_file(void)
+{
+    CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0 && setenv("TARN_SIM_CARD", "wsl2", 1) == 0 &&
+          unsetenv("WSL_DISTRO_NAME") == 0);
+    machine_files_begin();
+    machine_file("dev/dxg", "");
+    host_start_with(1, MEMORY);
+    CHECK(properties().paged && !properties().exportable);
     machine_files_end();
 }
 
@@ -196,19 +296,97 @@ static void a_slice_has_its_own_name(void)
     struct driver_identity identity = {.uuid = ""};
     begin("mig", MEMORY);
     driver->identity(0, &identity);
-    CHECK(strncmp(identity.uuid, "MIG-", 4) == 0);
+    CHECK(properties().slice && strncmp(identity.uuid, "MIG-", 4) == 0);
     machine_files_end();
+}
+
+/* Of the whole device, NVML tells processes only to the privileged. */
+static void a_slice_asks_for_its_own_processes(void)
+{
+    struct driver_process list[4];
+    void *block = NULL;
+    CHECK(setenv("TARN_SIM_PROCESSES", "77:123456789", 1) == 0);
+    begin("mig", MEMORY);
+    CHECK(driver->processes(0, list, 4) == 1 && list[0].number == 77);
+    CHECK(driver->alloc(0, 200 * MIB, &(uintptr_t){0}) == TARN_OK); /* what that process has */
+    GIVES(tarn_alloc_on(stream, MEMORY, &block), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "process 77"));
+    machine_files_end();
+}
+
+static const struct machine_known {
+    const char *card;
+    bool integrated, coherent, slice, mps;
+} machines[] = {{.card = ""},
+                {.card = "orin", .integrated = true},
+                {.card = "thor", .integrated = true, .coherent = true},
+                {.card = "gb10", .integrated = true, .coherent = true},
+                {.card = "wsl2"},
+                {.card = "mig", .slice = true},
+                {.card = "mps", .mps = true},
+                {.card = "gh200", .coherent = true},
+                {.card = "va39"},
+                {.card = "apu"}};
+static const struct machine_known *known;
+
+static void is_known(void)
+{
+    CHECK(unsetenv("WSL_DISTRO_NAME") == 0);
+    begin(known->card, MEMORY);
+    tarn_device_properties is = properties();
+    CHECK(is.integrated == known->integrated && is.coherent == known->coherent &&
+          is.slice == known->slice && is.mps == known->mps && !is.paged &&
+          is.address_bits == machine_address_bits());
+    machine_files_end();
+}
+
+/* A property is that of its machine alone. What WSL2 pages shows outside the driver. */
+static void each_machine_has_its_properties(void **state)
+{
+    (void)state;
+    for (known = machines; known < machines + sizeof machines / sizeof *machines; known++)
+        in_child(is_known);
 }
 
 static void addresses_of_39_bits_suffice(void)
 {
     tarn_range *range = NULL;
-    begin("orin", 128 * 1024 * MIB);
-    OK(tarn_free(alloc_on(stream, 200 * MIB)));
     tarn_range_options options = {.size = sizeof options};
+    begin("va39", 128 * 1024 * MIB);
+    OK(tarn_free(alloc_on(stream, 200 * MIB)));
     GIVES(tarn_range_create(&options, (size_t)1 << 40, &range), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(!range);
+    CHECK(!range && strstr(tarn_last_error(), "those of the process have"));
+    OK(tarn_range_create(&options, (size_t)1 << 37, &range));
+    OK(tarn_range_destroy(range));
     nothing_is_left(0);
+    machine_files_end();
+}
+
+/* Where the driver reserves less than the memory, the default pool has plain segments. */
+static void an_orin_has_plain_segments(void)
+{
+    tarn_range *range = NULL;
+    tarn_range_options options = {.size = sizeof options};
+    begin("orin", 64 * 1024 * MIB);
+    OK(tarn_free(alloc_on(stream, 200 * MIB)));
+    GIVES(tarn_range_create(&options, MIB, &range), TARN_ERROR_NOT_SUPPORTED);
+    CHECK(!range && strstr(tarn_last_error(), "plain segments"));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+/* On WSL2 NVML lists processes without their memory. */
+static void processes_without_memory_are_not_named(void)
+{
+    struct driver_process list[4];
+    CHECK(setenv("TARN_SIM_PROCESSES", "77:123456789", 1) == 0);
+    begin_wsl2();
+    CHECK(driver->processes(0, list, 4) == 1 && list[0].bytes == SIZE_MAX);
+    OK(tarn_free(alloc_on(stream, MEMORY - 20 * MIB)));
+    void *block = alloc_on(stream, MEMORY - 20 * MIB);
+    is_not_paged(40 * MIB);
+    OK(tarn_free(block));
+    CHECK(!strstr(tarn_last_error(), "process 77"));
     machine_files_end();
 }
 
@@ -233,9 +411,17 @@ int main(void)
         CHILD_TEST(a_limit_that_was_set_takes_its_place),
         CHILD_TEST(a_limit_that_moves),
         CHILD_TEST(a_coherent_gpu_has_memory_of_its_own),
+        CHILD_TEST(growth_stops_before_the_system_pages),
+        CHILD_TEST(paging_is_for_those_who_ask_for_it),
+        CHILD_TEST(what_is_free_moves),
         CHILD_TEST(wsl2_exports_nothing),
+        CHILD_TEST(wsl2_is_known_by_its_device_file),
         CHILD_TEST(a_slice_has_its_own_name),
+        CHILD_TEST(a_slice_asks_for_its_own_processes),
+        cmocka_unit_test(each_machine_has_its_properties),
         CHILD_TEST(addresses_of_39_bits_suffice),
+        CHILD_TEST(an_orin_has_plain_segments),
+        CHILD_TEST(processes_without_memory_are_not_named),
         CHILD_TEST(a_monitor_may_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,13 @@ void machine_file(const char *path, const char *text)
     CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
+bool machine_file_remove(const char *path)
+{
+    char whole[PATH_MAX];
+    snprintf(whole, sizeof whole, "%s/%s", folder, path);
+    return unlink(whole) == 0;
+}
+
 void machine_has(size_t available, size_t total)
 {
     char text[128];

@@ -5,6 +5,7 @@
 #ifndef TESTS_SUPPORT_MACHINE_FILES_H
 #define TESTS_SUPPORT_MACHINE_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Makes an empty folder and has tarn read there, in this process; once per process. */
@@ -13,6 +14,8 @@ void machine_files_begin(void);
 void machine_files_end(void);
 /* Writes a file below it, and the folders that it needs. */
 void machine_file(const char *path, const char *text);
+/* Removes one; whether there was one. */
+bool machine_file_remove(const char *path);
 /* What the kernel says: MiB available, of so many in all. */
 void machine_has(size_t available, size_t total);
 

@@ -26,11 +26,24 @@ for rule in FAIL=nosuch:1:2 FAIL=cuInit:9:2,nosuch:1:2 SLOW=nosuch:3; do
     run 2 env "TARN_SIM_$rule" "$tarn" sim --fail cuInit:8:1 true && says err 'have no call "nosuch"$'
 done
 for bad in foo Orin ''; do run 2 "$tarn" sim "--card=$bad" true && says err '--card wants orin, thor'; done
-for card in orin thor gb10 wsl2 mig gh200; do run 0 "$tarn" sim --card $card env && says out "^TARN_SIM_CARD=$card$"; done
+for card in orin thor gb10 wsl2 mig mps gh200 va39 apu; do run 0 "$tarn" sim --card $card env && says out "^TARN_SIM_CARD=$card$"; done
 run 0 "$tarn" sim --card orin --device-memory 1G -- "$tarn" check
 says out '^device 0: Orin, .* integrated: the limit is the machine.s memory, capability 8.7'
-run 0 "$tarn" sim --card gh200 --device-memory 1G -- "$tarn" check
-says out '^device 0: NVIDIA GH200 480GB, .*, capability 9.0'
+card() # NAME TEXT: what tarn check says of the device there
+{
+    run 0 "$tarn" sim --card "$1" --device-memory 1G -- "$tarn" check
+    says out "^device 0: [^,]*, tarn simulated [A-Z]* device, .* free), $2"
+}
+card thor 'integrated: the limit is the machine.s memory, coherent, capability 11.0'
+card wsl2 'paged by the system: the limit is what is free, capability 8.9, .*, no export'
+card mig 'a MIG instance, capability 9.0'
+card mps 'shared by MPS, capability 9.0'
+card gh200 'coherent, capability 9.0'
+card va39 'addresses of 39 bits, capability 7.5'
+run 0 "$tarn" sim --card apu --driver hip --device-memory 1G -- "$tarn" check
+says out '^device 0: AMD Radeon 8060S, .* free), integrated, capability 11.5'
+run 0 "$tarn" sim --card wsl2 --device-memory 1G -- "$tarn" check --json
+says out '"paged": true' && says out '"coherent": false' && says out '"address_bits": 4[78]'
 for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done
 run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
 run 126 "$tarn" sim "$work" && says err 'Permission denied'

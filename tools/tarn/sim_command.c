@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,10 +34,9 @@ static const char help[] =
     "Options:\n"
     "      --devices N              The number of devices (1)\n"
     "      --device-memory SIZE     Memory of each device, such as 80G, 512MiB or in bytes (16G)\n"
-    "      --card NAME              The machine: orin, thor, gb10, wsl2, mig or gh200, with what "
-    "is "
-    "different there (a discrete\n"
-    "                               GPU that lacks nothing)\n"
+    "      --card NAME              The machine, with what is different there: orin, thor, gb10, "
+    "wsl2, mig, mps, gh200, va39\n"
+    "                               or apu (a discrete GPU that lacks nothing)\n"
     "      --cuda-version VERSION   The CUDA version that the driver reports, such as 11.4 (13.0)\n"
     "      --fail CALL:N:CODE       Make the N-th call of CALL fail with the vendor's CODE; with a "
     "+ after CODE, "
@@ -166,11 +166,20 @@ static bool take_version(void *arguments, const char *value)
 
 static bool take_card(void *arguments, const char *value)
 {
-    static const char *const names[] = {"orin", "thor", "gb10", "wsl2", "mig", "gh200"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(value, names[i]) == 0)
-            return set(arguments, set_variable("TARN_SIM_CARD", value, false));
-    return false;
+    static const char *const names[] = {"orin", "thor",  "gb10", "wsl2", "mig",
+                                        "mps",  "gh200", "va39", "apu"};
+    size_t i = 0;
+    while (i < sizeof names / sizeof *names && strcmp(value, names[i]) != 0)
+        i++;
+    if (i == sizeof names / sizeof *names)
+        return false;
+    /* What tarn sees of these machines is not the driver's. */
+    if (strcmp(value, "wsl2") == 0)
+        (void)set(arguments, set_variable("WSL_DISTRO_NAME", "tarn", false));
+    if (strcmp(value, "va39") == 0 &&
+        setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)1 << 39, RLIM_INFINITY}))
+        fprintf(stderr, "tarn sim: addresses cannot be limited: %s\n", strerror(errno));
+    return set(arguments, set_variable("TARN_SIM_CARD", value, false));
 }
 
 static bool take_failure(void *arguments, const char *value)
@@ -196,7 +205,9 @@ static bool take_driver(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "devices", .wants = "a number from 1 to 64", .take = take_devices},
     {.name = "device-memory", .wants = UNITS_WANTS_MEMORY, .take = take_memory},
-    {.name = "card", .wants = "orin, thor, gb10, wsl2, mig or gh200", .take = take_card},
+    {.name = "card",
+     .wants = "orin, thor, gb10, wsl2, mig, mps, gh200, va39 or apu",
+     .take = take_card},
     {.name = "cuda-version", .wants = "a version as 11.4", .take = take_version},
     {.name = "fail", .wants = "CALL:N:CODE, as cuMemCreate:3:2", .take = take_failure},
     {.name = "slow", .wants = "CALL:MS, as cuMemCreate:100", .take = take_delay},

@@ -322,6 +322,11 @@ class tarn_device_properties(Structure):
         ("capability_minor", c_int),
         ("exportable", c_bool),
         ("integrated", c_bool),
+        ("coherent", c_bool),
+        ("slice", c_bool),
+        ("mps", c_bool),
+        ("paged", c_bool),
+        ("address_bits", c_int),
     ]
 
 class tarn_guard(Structure):

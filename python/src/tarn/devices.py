@@ -73,7 +73,8 @@ class Device(Enterable):
 
     @property
     def properties(self) -> "_c.tarn_device_properties":
-        """What the device is: `name` and `driver` in bytes, `memory`, `granule`, `capability_major` and more."""
+        """What the device is: `name` and `driver` in bytes, `memory`, `granule`, `capability_major`, and whether it is `integrated`,
+        `coherent`, a `slice`, shared by `mps` or `paged`; `address_bits` is how many bits addresses have."""
         found = _c.tarn_device_properties(size=sizeof(_c.tarn_device_properties))
         check(lib.tarn_device_properties_get(self.index, byref(found)))
         return found

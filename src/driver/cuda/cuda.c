@@ -60,6 +60,11 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
         .alias = device->virtual_memory,
         .exportable = device->posix_fd,
         .integrated = device->integrated,
+        .fills_machine = device->integrated,
+        .coherent = device->coherent,
+        .slice = device->slice,
+        .mps = device->mps,
+        .paged = cuda.paged,
     };
     cu_result code = cuda.call.cuDeviceGetName(result.name, sizeof result.name, device->handle);
     if (code)
@@ -162,7 +167,8 @@ tarn_status cuda_memory_info(int device, size_t *free_bytes, size_t *total_bytes
     status = cuda_leave(&scope, code, "cuMemGetInfo");
     if (status)
         return status;
-    *free_bytes = driver_free_bytes(cuda.device[device].integrated, available, total);
+    *free_bytes =
+        cuda.device[device].integrated ? driver_machine_free_bytes(available, total) : available;
     *total_bytes = total;
     return TARN_OK;
 }

@@ -29,7 +29,7 @@ struct cuda_device {
     cu_device handle;
     size_t memory, granule, recommended;              /* bytes */
     bool virtual_memory, posix_fd, rdma, host_pieces; /* what it supports */
-    bool integrated;
+    bool integrated, coherent, slice, mps;            /* what it is */
     int host_node;               /* the host's NUMA node for host pieces */
     _Atomic(cu_context) context; /* the primary one, retained at the first use;
                                                          NULL before */
@@ -40,6 +40,7 @@ struct cuda {
     struct cuda_calls call;
     struct loaded library;
     int version; /* 1000 * major + 10 * minor, of the driver */
+    bool paged;  /* the driver is that of WSL2 */
     int devices;
     struct cuda_device device[TARN_MAX_DEVICES];
 };

@@ -4,6 +4,7 @@
 /* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which gets what one thread has
  * found when the driver is chosen. Creates no context: a device that is not used stays
  * untouched. */
+#include "base/machine.h"
 #include "driver/cuda/cuda.h"
 
 #include <stdio.h>
@@ -175,8 +176,21 @@ static cu_result ask_granules(const struct cuda_calls *call, struct cuda_device 
     return code;
 }
 
-static cu_result device_init(const struct cuda_calls *call, struct cuda_device *device, int ordinal)
+/* The newer call returns a slice's own UUID; the older one that of the device. */
+static bool is_slice(const struct cuda_calls *call, cu_device device)
 {
+    struct cu_uuid whole = {{0}}, part = {{0}};
+    return call->cuDeviceGetUuid && call->cuDeviceGetUuid_v2 &&
+           call->cuDeviceGetUuid(&whole, device) == CU_OK &&
+           call->cuDeviceGetUuid_v2(&part, device) == CU_OK &&
+           memcmp(&whole, &part, sizeof whole) != 0;
+}
+
+/* WSL2's driver may claim file descriptors and RDMA, and then fail with them
+ * (NVIDIA/cuda-python#1045, pytorch/pytorch#192330). */
+static cu_result device_init(const struct cuda *found, struct cuda_device *device, int ordinal)
+{
+    const struct cuda_calls *call = &found->call;
     *device = (struct cuda_device){0};
     cu_result code = call->cuDeviceGet(&device->handle, ordinal);
     if (!code)
@@ -186,6 +200,10 @@ static cu_result device_init(const struct cuda_calls *call, struct cuda_device *
     if (!code)
         code = ask(call, device, CU_IS_INTEGRATED, &device->integrated);
     if (!code)
+        code = ask(call, device, CU_IS_COHERENT, &device->coherent);
+    if (!code)
+        code = ask(call, device, CU_IS_SHARED, &device->mps);
+    if (!code)
         code = ask(call, device, CU_HAS_RDMA, &device->rdma);
     if (!code)
         code = ask(call, device, CU_HAS_HOST_PIECES, &device->host_pieces);
@@ -194,7 +212,10 @@ static cu_result device_init(const struct cuda_calls *call, struct cuda_device *
         device->host_node = 0; /* a system without NUMA nodes */
     if (!code)
         code = ask(call, device, CU_HAS_VIRTUAL_MEMORY, &device->virtual_memory);
+    device->slice = is_slice(call, device->handle);
     device->virtual_memory = device->virtual_memory && has_virtual_memory_calls(call);
+    device->posix_fd = device->posix_fd && !found->paged;
+    device->rdma = device->rdma && !found->paged;
     device->posix_fd = device->posix_fd && device->virtual_memory &&
                        call->cuMemExportToShareableHandle && call->cuMemImportFromShareableHandle;
     if (!code && device->virtual_memory)
@@ -246,8 +267,9 @@ static tarn_status start(struct cuda *found, char *why, size_t size)
         return refuse(found, why, size, "cuDeviceGetCount", code);
     if (count > TARN_MAX_DEVICES)
         count = TARN_MAX_DEVICES;
+    found->paged = machine_is_wsl();
     for (int i = 0; i < count; i++) {
-        code = device_init(call, &found->device[i], i);
+        code = device_init(found, &found->device[i], i);
         if (code)
             return refuse(found, why, size, "the properties of a device", code);
     }

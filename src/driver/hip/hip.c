@@ -6,6 +6,7 @@
  * run in relaxed mode: allocations, queries, waits. Calls that belong into a capture do not:
  * records, waits of streams, copies, host functions. */
 #include "driver/hip/hip.h"
+#include "base/machine.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -41,6 +42,8 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
         .alias = false, /* a piece can be mapped at one address only */
         .exportable = device->virtual_memory && hip_shares(),
         .integrated = device->integrated,
+        .coherent = device->coherent,
+        .paged = machine_is_wsl(),
     };
     hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);
     if (code)
@@ -105,7 +108,7 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
     status = hip_leave(&scope, code, "hipMemGetInfo");
     if (status)
         return status;
-    *free_bytes = driver_free_bytes(hip.device[device].integrated, available, total);
+    *free_bytes = available;
     *total_bytes = total;
     return TARN_OK;
 }

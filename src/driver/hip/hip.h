@@ -32,7 +32,7 @@ struct hip_device {
     size_t memory, granule; /* bytes */
     int greatest_priority;
     int capability_major, capability_minor; /* from the gfx number: 9 and 4 for gfx942 */
-    bool virtual_memory, integrated;
+    bool virtual_memory, integrated, coherent;
 };
 
 /* Filled by hip_probe(), and constant once the driver is chosen. */

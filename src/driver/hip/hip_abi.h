@@ -178,6 +178,7 @@ struct hip_set_node {
     X(HIP_COPY_ON_DEVICE, 3, hipMemcpyDeviceToDevice)                     \
     X(HIP_COPY_DEFAULT, 4, hipMemcpyDefault)                              \
     X(HIP_IS_INTEGRATED, 16, hipDeviceAttributeIntegrated)                \
+    X(HIP_IS_COHERENT, 66, hipDeviceAttributePageableMemoryAccessUsesHostPageTables) \
     X(HIP_CAPABILITY_MAJOR, 23, hipDeviceAttributeComputeCapabilityMajor) \
     X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor) \
     X(HIP_HAS_MEMORY_POOLS, 88, hipDeviceAttributeMemoryPoolsSupported)

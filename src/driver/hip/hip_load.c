@@ -185,9 +185,10 @@ static hip_result device_init(const struct hip *found, struct hip_device *device
     if (call->hipDeviceGetAttribute(&device->capability_major, HIP_CAPABILITY_MAJOR, number) ||
         call->hipDeviceGetAttribute(&device->capability_minor, HIP_CAPABILITY_MINOR, number))
         device->capability_major = device->capability_minor = 0;
-    int integrated = 0;
+    int integrated = 0, coherent = 0;
     device->integrated =
         !call->hipDeviceGetAttribute(&integrated, HIP_IS_INTEGRATED, number) && integrated;
+    device->coherent = !call->hipDeviceGetAttribute(&coherent, HIP_IS_COHERENT, number) && coherent;
     (void)call->hipGetLastError(); /* removes the error, which the program did not cause */
     return HIP_OK;
 }

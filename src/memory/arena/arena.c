@@ -26,13 +26,17 @@ static size_t granules(const struct arena *arena)
     return arena->size / arena->granule;
 }
 
-/* Reserves addresses of four times the device's memory, or fewer if the driver has fewer. Fewer
- * than the memory are no use: plain segments can then use more of it. */
+/* Reserves addresses of four times the device's memory, or fewer if the driver has fewer, or to
+ * leave three quarters of the process's addresses to others. Fewer than the memory are no use:
+ * plain segments can then use more of it. */
 static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *size)
 {
     const struct driver_properties *known = &arena->device->properties;
     size_t least = known->memory / arena->granule * arena->granule,
            wanted = least * ARENA_ADDRESS_FACTOR;
+    int bits = machine_address_bits();
+    while (bits > 2 && wanted >> (bits - 2) && wanted / 2 >= least)
+        wanted = wanted / 2 / arena->granule * arena->granule;
     if (wanted > known->address_limit)
         wanted = known->address_limit / arena->granule * arena->granule;
     tarn_status status =
@@ -275,22 +279,26 @@ bool arena_overlaps(uintptr_t start, size_t size)
  * what the machine has available. */
 static tarn_status claim(const struct arena *arena, size_t size, size_t limit, enum charge charge)
 {
-    if (!arena->device->properties.integrated)
+    if (!arena->device->properties.fills_machine)
         return TARN_OK;
     return machine_claim(size, charge == CHARGE_RETURN || limit != SIZE_MAX);
 }
 
-/* Whether leave_free_mb would still stay free. The driver's count does not include the `creating`
- * bytes yet. */
-static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
+/* Whether leave_free_mb would still stay free, and a device that is paged without a limit would not
+ * be. The driver's count does not include the `creating` bytes yet. */
+static tarn_status check_free(struct arena *arena, size_t size, size_t limit, size_t creating)
 {
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
-    if (leave == 0)
+    if (leave == 0 && (limit != SIZE_MAX || !arena->device->properties.paged))
         return TARN_OK;
     tarn_status status = device_note(
         arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
     if (status || (free_bytes >= leave && free_bytes - leave >= creating))
         return status;
+    if (leave == 0)
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "%zu more bytes on device %d, which has %zu free, would be paged out", size,
+                      arena->device->number, free_bytes);
     return failed(TARN_ERROR_OUT_OF_MEMORY,
                   "%zu more bytes on device %d, which has %zu free, would leave less than "
                   "leave_free_mb (%zu)",
@@ -300,7 +308,7 @@ static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 void store_uncharge(struct store *store, size_t size, size_t creating)
 {
     struct arena *arena = store->arena;
-    if (arena->device->properties.integrated)
+    if (arena->device->properties.fills_machine)
         machine_claim_end(creating);
     mutex_lock(&arena->lock);
     arena->reserved -= store->counters ? size : 0;
@@ -330,7 +338,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
     if (fits_device && fits_pool) {
         tarn_status status = claim(arena, size, limit, charge);
         if (!status && charge != CHARGE_RETURN)
-            status = check_free(arena, size, creating);
+            status = check_free(arena, size, limit, creating);
         if (status)
             store_uncharge(store, size, size);
         return status;

@@ -197,7 +197,7 @@ struct climb {
 static tarn_status source_take(struct pinned_segment *segment,
                                const struct pinned_settings *settings, bool is_limited)
 {
-    bool shares = device_at(segment->device)->properties.integrated;
+    bool shares = device_at(segment->device)->properties.fills_machine;
     tarn_status status = shares ? machine_claim(segment->size, is_limited) : TARN_OK;
     if (!status && settings->use_register)
         status = source_register(segment, settings->register_threads);

@@ -200,7 +200,7 @@ static void facts_collect(struct facts *facts)
         sum(facts->arena->device->number, &facts->workspaces, &facts->captured_workspaces);
     error_attempt_begin(&before);
     (void)driver->memory_info(facts->arena->device->number, &facts->driver_free, &facts->total);
-    if (facts->arena->device->properties.integrated && facts->limit == SIZE_MAX)
+    if (facts->arena->device->properties.fills_machine && facts->limit == SIZE_MAX)
         (void)machine_memory_get(&facts->machine);
     look_at_processes(facts);
     error_attempt_end(&before, TARN_OK);
@@ -277,6 +277,8 @@ static void say_device(struct text *text, const struct facts *facts)
     if (facts->machine.reserve)
         say(text, " (the limit is the machine's memory: %s are available, of which %s are kept)",
             BYTES(facts->machine.available), BYTES(facts->machine.reserve));
+    else if (facts->limit == SIZE_MAX && facts->arena->device->properties.paged)
+        say(text, " (the limit is what the driver says is free, as the system pages what is more)");
     else if (facts->limit == SIZE_MAX)
         say(text, " (no limit is set)");
     else
@@ -406,6 +408,15 @@ static bool say_machine(struct text *text, const struct facts *facts)
     return true;
 }
 
+/* The system would have served it by paging. */
+static bool say_paged(struct text *text, const struct facts *facts)
+{
+    if (!facts->arena->device->properties.paged || facts->limit != SIZE_MAX || !missing_of(facts))
+        return false;
+    say(text, "a limit (limit_mb) above the device's memory lets the system page");
+    return true;
+}
+
 static bool say_leave_free(struct text *text, const struct facts *facts)
 {
     if (!facts->leave_free || facts->driver_free < facts->size || !missing_of(facts))
@@ -524,10 +535,10 @@ static bool say_live(struct text *text, const struct facts *facts)
 
 typedef bool (*remedy)(struct text *text, const struct facts *facts);
 
-static const remedy of_requests[] = {say_too_large, say_limit,      say_machine,  say_leave_free,
-                                     say_waiting,   say_idle_pool,  say_segments, say_tied,
-                                     say_foreign,   say_workspaces, say_live};
-static const remedy of_resumes[] = {say_limit,   say_machine,   say_leave_free,
+static const remedy of_requests[] = {say_too_large,  say_limit,   say_machine,    say_paged,
+                                     say_leave_free, say_waiting, say_idle_pool,  say_segments,
+                                     say_tied,       say_foreign, say_workspaces, say_live};
+static const remedy of_resumes[] = {say_limit,   say_machine,   say_paged,  say_leave_free,
                                     say_waiting, say_idle_pool, say_foreign};
 
 static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies,

@@ -4,6 +4,7 @@
 /* The calls on ranges. Owns the fast way of a commit and a decommit, which takes no lock: one look
  * at each page, and one atomic exchange, or two for several pages at once. */
 #include "memory/range/range.h"
+#include "base/machine.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -367,8 +368,10 @@ static tarn_status reserve(struct tarn_range *range)
     if (!status)
         return TARN_OK;
     pages_unmap(range->chunks, range->chunk_count * sizeof *range->chunks);
-    return failed_within(status, "no %zu bytes of addresses for a range on device %d", bytes,
-                         device);
+    return failed_within(status,
+                         "no %zu bytes of addresses for a range on device %d; those of the process "
+                         "have %d bits",
+                         bytes, device, machine_address_bits());
 }
 
 tarn_status tarn_range_create(const tarn_range_options *given, size_t bytes, tarn_range **result)

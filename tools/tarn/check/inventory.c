@@ -103,14 +103,16 @@ static json_t *json_device(int number, const struct device_info *device)
     if (properties->capability_major)
         snprintf(capability, sizeof capability, "%d.%d", properties->capability_major,
                  properties->capability_minor);
-    return json_pack("{s:i, s:o, s:b, s:o, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:b}", "device",
-                     number, "name", check_json_text(properties->name), "works",
-                     device->error[0] == 0, "error", json_text_or_null(device->error), "memory",
-                     (json_int_t)properties->memory, "free", (json_int_t)device->free_bytes,
-                     "capability", json_text_or_null(capability), "virtual_memory",
-                     (int)properties->virtual_memory, "granule", (json_int_t)properties->granule,
-                     "alias", (int)properties->alias, "exportable", (int)properties->exportable,
-                     "integrated", (int)properties->integrated);
+    return json_pack(
+        "{s:i, s:o, s:b, s:o, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:i}",
+        "device", number, "name", check_json_text(properties->name), "works", device->error[0] == 0,
+        "error", json_text_or_null(device->error), "memory", (json_int_t)properties->memory, "free",
+        (json_int_t)device->free_bytes, "capability", json_text_or_null(capability),
+        "virtual_memory", (int)properties->virtual_memory, "granule",
+        (json_int_t)properties->granule, "alias", (int)properties->alias, "exportable",
+        (int)properties->exportable, "integrated", (int)properties->integrated, "coherent",
+        (int)properties->coherent, "slice", (int)properties->slice, "mps", (int)properties->mps,
+        "paged", (int)properties->paged, "address_bits", properties->address_bits);
 }
 
 /* Makes an array of a text such as "a, b". */

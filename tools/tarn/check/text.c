@@ -49,7 +49,7 @@ static void machine(const json_t *at, FILE *out)
     fputc('\n', out);
 }
 
-static void device(const json_t *at, FILE *out)
+static void device(const json_t *at, const char *driver, FILE *out)
 {
     fprintf(out, "device %lld: %s", number_of(at, "device"), text_of(at, "name"));
     if (!is_true(at, "works")) {
@@ -59,7 +59,15 @@ static void device(const json_t *at, FILE *out)
     fprintf(out, ", %s", units_bytes((uint64_t)number_of(at, "memory")).text);
     fprintf(out, " (%s free)", units_bytes((uint64_t)number_of(at, "free")).text);
     if (is_true(at, "integrated"))
-        fputs(", integrated: the limit is the machine's memory", out);
+        fprintf(out, ", integrated%s",
+                strcmp(driver, "cuda") == 0 ? ": the limit is the machine's memory" : "");
+    if (is_true(at, "paged"))
+        fputs(", paged by the system: the limit is what is free", out);
+    fprintf(out, "%s%s%s", is_true(at, "coherent") ? ", coherent" : "",
+            is_true(at, "slice") ? ", a MIG instance" : "",
+            is_true(at, "mps") ? ", shared by MPS" : "");
+    if (number_of(at, "address_bits") > 0 && number_of(at, "address_bits") < 47)
+        fprintf(out, ", addresses of %lld bits", number_of(at, "address_bits"));
     if (*text_of(at, "capability"))
         fprintf(out, ", capability %s", text_of(at, "capability"));
     if (is_true(at, "virtual_memory"))
@@ -114,7 +122,7 @@ bool check_text(const json_t *report, FILE *out)
     fprintf(out, "%s%s\n",
             *text_of(report, "driver") ? "driver " : "no driver: ", text_of(report, "reason"));
     for (size_t i = 0; i < json_array_size(devices); i++)
-        device(json_array_get(devices, i), out);
+        device(json_array_get(devices, i), text_of(report, "driver"), out);
     settings(json_object_get(report, "settings"), out);
     libraries(json_object_get(report, "libraries"), out);
     for (size_t i = 0; i < json_array_size(tried); i++) {

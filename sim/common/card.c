@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The table of cards. libnvidia-ml has a copy of this file. */
-#include "cuda/card.h"
+/* The table of cards. Each simulated library has a copy of this file. */
+#include "common/card.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,21 @@ static const struct sim_card cards[] = {
 #undef X
 };
 
-const struct sim_card *sim_card(void)
+static const struct sim_card *card_of(bool amd)
 {
     const char *name = getenv("TARN_SIM_CARD");
     for (size_t i = 0; name && i < sizeof cards / sizeof *cards; i++)
-        if (strcmp(cards[i].name, name) == 0)
+        if (cards[i].amd == amd && strcmp(cards[i].name, name) == 0)
             return &cards[i];
     return &plain;
+}
+
+const struct sim_card *sim_card(void)
+{
+    return card_of(false);
+}
+
+const struct sim_card *sim_card_amd(void)
+{
+    return card_of(true);
 }
