@@ -52,10 +52,11 @@ typedef struct tarn_device_properties {
     int capability_minor;  /* compute capability, second number */
     bool exportable;       /* memory can be exported to other processes: tarn/share.h */
 
-    /* The device's memory is the machine's, as on Jetson, GB10 and AMD's APUs. With CUDA the default
-     * limit of device and pinned memory together is then what the kernel and the control groups say
-     * is available, less a thirty-second part of the whole; it is read again at each growth. A limit
-     * that the program or the settings give takes its place. HIP has a limit of its own. */
+    /* The device's memory is the machine's, as on Jetson, GB10 and AMD's APUs. With CUDA the
+     * default limit of device and pinned memory together is then what the kernel and the control
+     * groups say is available, less a thirty-second part of the whole; it is read again at each
+     * growth. A limit that the program or the settings give takes its place. HIP has a limit of its
+     * own. */
     bool integrated;
 
     bool coherent; /* it reads the processor's page tables, as on GH200, GB10 and Jetson Thor */

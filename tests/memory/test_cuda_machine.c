@@ -7,6 +7,7 @@
  */
 #include "base/machine.h"
 #include "driver/driver.h"
+#include "memory/arena/arena.h"
 #include "support/host.h"
 #include "support/machine_files.h"
 
@@ -14,6 +15,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -362,6 +364,24 @@ static void addresses_of_39_bits_suffice(void)
     machine_files_end();
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need more of them */
+/* Three quarters of few addresses are left to ranges and to others. */
+static void the_arena_leaves_addresses_to_others(void)
+{
+    tarn_range *range = NULL;
+    tarn_range_options options = {.size = sizeof options};
+    begin("va39", 100 * 1024 * MIB);
+    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)1 << 39, (rlim_t)1 << 39}) == 0);
+    CHECK(properties().address_bits == 39);
+    OK(tarn_free(alloc_on(stream, 200 * MIB)));
+    CHECK(arena_if_used(0)->size == (size_t)100 * 1024 * MIB);
+    OK(tarn_range_create(&options, (size_t)200 * 1024 * MIB, &range));
+    OK(tarn_range_destroy(range));
+    nothing_is_left(0);
+    machine_files_end();
+}
+#endif
+
 /* Where the driver reserves less than the memory, the default pool has plain segments. */
 static void an_orin_has_plain_segments(void)
 {
@@ -420,6 +440,9 @@ int main(void)
         CHILD_TEST(a_slice_asks_for_its_own_processes),
         cmocka_unit_test(each_machine_has_its_properties),
         CHILD_TEST(addresses_of_39_bits_suffice),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        CHILD_TEST(the_arena_leaves_addresses_to_others),
+#endif
         CHILD_TEST(an_orin_has_plain_segments),
         CHILD_TEST(processes_without_memory_are_not_named),
         CHILD_TEST(a_monitor_may_say_nothing),

@@ -49,7 +49,7 @@ static void an_apu_has_what_hip_says(void)
 
 static void another_device_of_hip_is_not_integrated(void)
 {
-    tarn_device_properties plain = begin("orin"); /* a machine of CUDA's */
+    tarn_device_properties plain = begin("orin"); /* one that has CUDA */
     CHECK(!plain.integrated && !plain.coherent && plain.capability_major == 9);
     machine_files_end();
 }
