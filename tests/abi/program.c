@@ -75,7 +75,8 @@ static void devices_and_streams(void)
     CHECK(strcmp(properties.value.driver, "host") == 0);
     CHECK(properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB);
     CHECK(properties.value.virtual_memory && properties.value.exportable &&
-          properties.value.capability_major == 0 && !properties.value.integrated);
+          properties.value.capability_major == 0 && !properties.value.integrated &&
+          !properties.value.paged && properties.value.address_bits > 0);
     OK(tarn_device_memory_get(0, &unused, &total));
     CHECK(total == 256 * MIB);
 
