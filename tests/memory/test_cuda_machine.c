@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -218,6 +219,26 @@ static void paging_is_for_those_who_ask_for_it(void)
     void *block = alloc_on(stream, 700 * MIB), *more = alloc_on(stream, 700 * MIB);
     OK(tarn_free(block));
     OK(tarn_free(more));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+static void nap(void *nothing)
+{
+    (void)nothing;
+    (void)usleep(50000);
+}
+
+/* Memory that the driver's own pool awaits is not free, and serves the stream's next request. */
+static void the_drivers_own_pool_is_asked(void)
+{
+    CHECK(setenv("TARN_ALLOC_CONF", "backend:cudaMallocAsync", 1) == 0);
+    begin_wsl2();
+    void *native = NULL, *block = alloc_on(stream, 700 * MIB);
+    OK(tarn_stream_native_get(stream, &native));
+    OK(driver->call(0, native, nap, NULL));
+    OK(tarn_free(block));
+    OK(tarn_free(alloc_on(stream, 700 * MIB)));
     nothing_is_left(0);
     machine_files_end();
 }
@@ -433,6 +454,7 @@ int main(void)
         CHILD_TEST(a_coherent_gpu_has_memory_of_its_own),
         CHILD_TEST(growth_stops_before_the_system_pages),
         CHILD_TEST(paging_is_for_those_who_ask_for_it),
+        CHILD_TEST(the_drivers_own_pool_is_asked),
         CHILD_TEST(what_is_free_moves),
         CHILD_TEST(wsl2_exports_nothing),
         CHILD_TEST(wsl2_is_known_by_its_device_file),

@@ -285,11 +285,14 @@ static tarn_status claim(const struct arena *arena, size_t size, size_t limit, e
 }
 
 /* Whether leave_free_mb would still stay free, and a device that is paged without a limit would not
- * be. The driver's count does not include the `creating` bytes yet. */
-static tarn_status check_free(struct arena *arena, size_t size, size_t limit, size_t creating)
+ * be. The driver's count does not include the `creating` bytes yet; it does not say what the
+ * driver's own pool could serve. */
+static tarn_status check_free(const struct store *store, size_t size, size_t limit, size_t creating)
 {
+    struct arena *arena = store->arena;
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
-    if (leave == 0 && (limit != SIZE_MAX || !arena->device->properties.paged))
+    bool pages = arena->device->properties.paged && limit == SIZE_MAX && !store->kind.ordered;
+    if (leave == 0 && !pages)
         return TARN_OK;
     tarn_status status = device_note(
         arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
@@ -338,7 +341,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
     if (fits_device && fits_pool) {
         tarn_status status = claim(arena, size, limit, charge);
         if (!status && charge != CHARGE_RETURN)
-            status = check_free(arena, size, limit, creating);
+            status = check_free(store, size, limit, creating);
         if (status)
             store_uncharge(store, size, size);
         return status;
