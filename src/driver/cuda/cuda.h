@@ -30,8 +30,8 @@ struct cuda_device {
     size_t memory, granule, recommended;              /* bytes */
     bool virtual_memory, posix_fd, rdma, host_pieces; /* what it supports */
     bool integrated, coherent, slice, mps;            /* what it is */
-    int host_node;               /* the host's NUMA node for host pieces */
-    _Atomic(cu_context) context; /* the primary one, retained at the first use;
+    int host_node;                                    /* the host's NUMA node for host pieces */
+    _Atomic(cu_context) context;                      /* the primary one, retained at the first use;
                                                          NULL before */
 };
 
