@@ -61,6 +61,11 @@ void gpu_verdict(bool well, const char *name, const char *text)
     gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
 }
 
+void gpu_goal(bool reached, const char *name, const char *text)
+{
+    gpu_say(reached ? GPU_PASS : GPU_NOTE, name, "%s%s", text, reached ? "" : "; goal missed");
+}
+
 size_t gpu_free_bytes(void)
 {
     size_t available = 0, total = 0;

@@ -53,6 +53,9 @@ bool gpu_cu(cu_result code, const char *name, const char *call);
 #define CU(name, call) gpu_cu((call), (name), #call)
 /* Says PASS or FAIL, with what was seen. */
 void gpu_verdict(bool well, const char *name, const char *text);
+/* Says PASS where a goal of speed is reached, and otherwise NOTE: other work on the machine may be
+ * why. */
+void gpu_goal(bool reached, const char *name, const char *text);
 
 uint64_t gpu_ns(void);
 /* Bytes of device 0 that are free, as the driver says. */

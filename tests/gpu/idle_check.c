@@ -248,8 +248,10 @@ static void cost(void)
              "%.1f us, without it %.1f us: %.3f x (goal: 1.05); memory mapped or unmapped %lld "
              "times (goal: 0)",
              with[TIMES / 2], without[TIMES / 2], ratio, (long long)calls);
-    gpu_verdict((gpu_is_simulated || ratio <= 1.05) && (calls == 0 || gpu_is_simulated), name,
-                text);
+    if (calls && !gpu_is_simulated)
+        gpu_verdict(false, name, text);
+    else
+        gpu_goal(gpu_is_simulated || ratio <= 1.05, name, text);
 }
 
 int main(void)

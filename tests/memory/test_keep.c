@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -330,6 +331,41 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
     nothing_is_left(0);
 }
 
+/* A table of descriptors that has to grow would cost more than the adoption. */
+static void an_adoption_has_few_files_open(void **state)
+{
+    (void)state;
+    /* The connection, two of the pool, those of some segments, and one that an imported piece keeps on
+     * a simulated device */
+    enum { PIECES = 18, OPEN = 3 + 8 + PIECES };
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct rlimit before, little;
+    char name[16];
+    struct side side = start_side("segments", SOCK_STREAM);
+    hear(side.socket, 'w');
+    kill_side(side);
+    options.wait_ms = 10000;
+    OK(tarn_free(alloc_on(0, MIB)));
+    int lowest = dup(STDERR_FILENO);
+    CHECK(lowest >= 0 && close(lowest) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    little = before;
+    little.rlim_cur = (rlim_t)lowest + OPEN;
+    CHECK(setrlimit(RLIMIT_NOFILE, &little) == 0);
+    tarn_status status = tarn_pool_keep("weights", &options, &pool, &kept);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    OK(status);
+    CHECK(kept.blocks == 70 && kept.mapped / SEGMENT == PIECES);
+    for (unsigned i = 0; i < 70; i++) {
+        snprintf(name, sizeof name, "block.%u", i);
+        OK(tarn_free(found(pool, name).pointer));
+    }
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static void two_on_two_devices(int socket)
 {
     tarn_kept kept = {.size = sizeof kept};
@@ -586,6 +622,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(generations_are_killed_at_any_moment),
         cmocka_unit_test(as_many_segments_as_are_kept_and_one_more),
         cmocka_unit_test(an_adoption_makes_few_calls_of_the_driver),
+        cmocka_unit_test(an_adoption_has_few_files_open),
         cmocka_unit_test(pools_of_two_devices_are_kept_beside_each_other),
         cmocka_unit_test(a_living_process_registers_with_a_new_owner),
         cmocka_unit_test(a_process_waits_for_an_owner_that_was_killed),

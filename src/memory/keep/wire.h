@@ -17,7 +17,9 @@
 #define KEEP_SEGMENTS_MOST 1024u
 
 enum {
-    KEEP_BATCH = 32, /* segments, and files, of one message */
+    /* Segments, and files, of one message. Few, because Linux lets a process with threads wait for
+     * some 10 ms when its table of descriptors has to grow: at 64, 256, 512 (fs/file.c). */
+    KEEP_BATCH = 8,
     KEEP_SOCKET_BYTES = 108,
     KEEP_TEXT_BYTES = 256,
 };
