@@ -154,33 +154,33 @@ struct hip_set_node {
     X(HIP_RUNTIME_OTHER, 1053, hipErrorRuntimeOther)
 
 /* Results and all others. The same columns. */
-#define HIP_VALUE_LIST(X)                                                 \
-    HIP_RESULT_LIST(X)                                                    \
-    X(HIP_ALLOCATION_PINNED, 1, hipMemAllocationTypePinned)               \
-    X(HIP_LOCATION_DEVICE, 1, hipMemLocationTypeDevice)                   \
-    X(HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                           \
-    X(HIP_HANDLE_POSIX_FD, 1, hipMemHandleTypePosixFileDescriptor)        \
-    X(HIP_ACCESS_READ_WRITE, 3, hipMemAccessFlagsProtReadWrite)           \
-    X(HIP_GRANULARITY_MINIMUM, 0, hipMemAllocationGranularityMinimum)     \
-    X(HIP_HOST_PORTABLE, 1, hipHostMallocPortable)                        \
-    X(HIP_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                  \
-    X(HIP_STREAM_BLOCKING, 0, hipStreamDefault)                           \
-    X(HIP_STREAM_NOT_BLOCKING, 1, hipStreamNonBlocking)                   \
-    X(HIP_EVENT_WITHOUT_TIMING, 2, hipEventDisableTiming)                 \
-    X(HIP_MODE_GLOBAL, 0, hipStreamCaptureModeGlobal)                     \
-    X(HIP_MODE_THREAD_LOCAL, 1, hipStreamCaptureModeThreadLocal)          \
-    X(HIP_MODE_RELAXED, 2, hipStreamCaptureModeRelaxed)                   \
-    X(HIP_CAPTURE_IS_NONE, 0, hipStreamCaptureStatusNone)                 \
-    X(HIP_CAPTURE_IS_ACTIVE, 1, hipStreamCaptureStatusActive)             \
-    X(HIP_CAPTURE_IS_INVALIDATED, 2, hipStreamCaptureStatusInvalidated)   \
-    X(HIP_DEPENDENCIES_SET, 1, hipStreamSetCaptureDependencies)           \
-    X(HIP_COPY_ON_HOST, 0, hipMemcpyHostToHost)                           \
-    X(HIP_COPY_ON_DEVICE, 3, hipMemcpyDeviceToDevice)                     \
-    X(HIP_COPY_DEFAULT, 4, hipMemcpyDefault)                              \
-    X(HIP_IS_INTEGRATED, 16, hipDeviceAttributeIntegrated)                \
+#define HIP_VALUE_LIST(X)                                                            \
+    HIP_RESULT_LIST(X)                                                               \
+    X(HIP_ALLOCATION_PINNED, 1, hipMemAllocationTypePinned)                          \
+    X(HIP_LOCATION_DEVICE, 1, hipMemLocationTypeDevice)                              \
+    X(HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                                      \
+    X(HIP_HANDLE_POSIX_FD, 1, hipMemHandleTypePosixFileDescriptor)                   \
+    X(HIP_ACCESS_READ_WRITE, 3, hipMemAccessFlagsProtReadWrite)                      \
+    X(HIP_GRANULARITY_MINIMUM, 0, hipMemAllocationGranularityMinimum)                \
+    X(HIP_HOST_PORTABLE, 1, hipHostMallocPortable)                                   \
+    X(HIP_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                             \
+    X(HIP_STREAM_BLOCKING, 0, hipStreamDefault)                                      \
+    X(HIP_STREAM_NOT_BLOCKING, 1, hipStreamNonBlocking)                              \
+    X(HIP_EVENT_WITHOUT_TIMING, 2, hipEventDisableTiming)                            \
+    X(HIP_MODE_GLOBAL, 0, hipStreamCaptureModeGlobal)                                \
+    X(HIP_MODE_THREAD_LOCAL, 1, hipStreamCaptureModeThreadLocal)                     \
+    X(HIP_MODE_RELAXED, 2, hipStreamCaptureModeRelaxed)                              \
+    X(HIP_CAPTURE_IS_NONE, 0, hipStreamCaptureStatusNone)                            \
+    X(HIP_CAPTURE_IS_ACTIVE, 1, hipStreamCaptureStatusActive)                        \
+    X(HIP_CAPTURE_IS_INVALIDATED, 2, hipStreamCaptureStatusInvalidated)              \
+    X(HIP_DEPENDENCIES_SET, 1, hipStreamSetCaptureDependencies)                      \
+    X(HIP_COPY_ON_HOST, 0, hipMemcpyHostToHost)                                      \
+    X(HIP_COPY_ON_DEVICE, 3, hipMemcpyDeviceToDevice)                                \
+    X(HIP_COPY_DEFAULT, 4, hipMemcpyDefault)                                         \
+    X(HIP_IS_INTEGRATED, 16, hipDeviceAttributeIntegrated)                           \
     X(HIP_IS_COHERENT, 66, hipDeviceAttributePageableMemoryAccessUsesHostPageTables) \
-    X(HIP_CAPABILITY_MAJOR, 23, hipDeviceAttributeComputeCapabilityMajor) \
-    X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor) \
+    X(HIP_CAPABILITY_MAJOR, 23, hipDeviceAttributeComputeCapabilityMajor)            \
+    X(HIP_CAPABILITY_MINOR, 61, hipDeviceAttributeComputeCapabilityMinor)            \
     X(HIP_HAS_MEMORY_POOLS, 88, hipDeviceAttributeMemoryPoolsSupported)
 
 /* The same for values that HIP 5.2's headers lack: X(name, value, name, HIP version that has
