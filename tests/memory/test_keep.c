@@ -335,8 +335,8 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
 static void an_adoption_has_few_files_open(void **state)
 {
     (void)state;
-    /* The connection, two files of the pool, those of some segments, and one of each imported piece,
-     * which a simulated device keeps */
+    /* The connection, two files of the pool, those of some segments, and one of each imported
+     * piece, which a simulated device keeps */
     enum { PIECES = 18, OPEN = 3 + 8 + PIECES };
     tarn_kept kept = {.size = sizeof kept};
     tarn_keep_options options = small_segments();
