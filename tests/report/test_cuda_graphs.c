@@ -371,6 +371,49 @@ static void a_number_in_a_structure_is_no_finding(void **state)
     OK(tarn_free(output));
 }
 
+static void count_findings(const tarn_graph_reference *reference, void *user)
+{
+    size_t *count = user;
+    *count += reference->certainty > TARN_GRAPH_NO_FINDING;
+}
+
+/* As an optimiser has them that updates all parameters in a few launches, each of which was given
+ * a structure of addresses. A check whose time grew with the square of what it finds would not end
+ * within the test's limit. */
+static void many_findings_in_structures_take_no_square_of_time(void **state)
+{
+    enum { NODES = 4998, FIELDS = 92 };
+    static void *blocks[NODES], *between[NODES]; /* so that no block begins where another ends */
+    (void)state;
+    tarn_stream stream = lease(0);
+    unsigned n = 1;
+    size_t told = 0;
+    tarn_graph_summary summary = {.size = sizeof summary};
+    cu_graph graph = graph_made();
+    for (size_t i = 0; i < NODES; i++) {
+        blocks[i] = alloc_on(stream, 4096);
+        between[i] = alloc_on(stream, 4096);
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        const void *fields[FIELDS];
+        for (size_t j = 0; j < FIELDS; j++)
+            fields[j] = blocks[(i * FIELDS + j) % NODES];
+        add_kernel(graph, kernel_behind, (void *[]){&n, (void *)(uintptr_t)fields});
+    }
+    for (size_t i = 0; i < NODES; i += 3)
+        add_one(graph, blocks[i]);
+    OK(tarn_graph_remember(graph, NULL));
+    for (size_t i = 0; i < NODES; i++)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_graph_check(graph, NULL, count_findings, &told, &summary));
+    CHECK(summary.references == NODES * FIELDS + NODES / 3);
+    CHECK(told == summary.references && summary.likely == 0);
+    CHECK(summary.certain == NODES / 3 * FIELDS + NODES / 3); /* those that a parameter confirms */
+    CU(cu.cuGraphDestroy(graph));
+    for (size_t i = 0; i < NODES; i++)
+        OK(tarn_free(between[i]));
+}
+
 static void addresses_without_memory_are_found(void **state)
 {
     (void)state;
@@ -470,6 +513,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_graphs_own_pool_is_no_finding),
         cmocka_unit_test(temporaries_of_a_shared_pool_are_no_finding),
         cmocka_unit_test(a_number_in_a_structure_is_no_finding),
+        cmocka_unit_test(many_findings_in_structures_take_no_square_of_time),
         cmocka_unit_test(addresses_without_memory_are_found),
         cmocka_unit_test(a_changed_graph_is_not_the_remembered_one),
         cmocka_unit_test(what_is_wrong_is_refused),

@@ -72,6 +72,14 @@ def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remem
                       summary.unseen)
 
 
+def certain_count(remembered: int) -> int:
+    """How many findings of a remembered graph are certain. What is less is not listed, which takes no time."""
+    options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), remembered=remembered)
+    summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
+    check(lib.tarn_graph_check(None, byref(options), _c.FUNCTIONS["tarn_graph_check"][1][2](), None, byref(summary)))
+    return int(summary.certain)
+
+
 def remember_graph(graph: GraphHandle) -> int:
     """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
     just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""

@@ -93,24 +93,41 @@ CALLS_BACK static void call(const tarn_graph_reference *reference,
     callback_end(&callback);
 }
 
-static void tell(const struct check *check, tarn_graph_reference *reference,
+/* The text of a call stack. Many findings have the same, and the names of functions are dear. */
+struct site_words {
+    struct site site;
+    char text[SITE_TEXT];
+};
+
+static const char *words_of(struct site_words *words, const struct site *site)
+{
+    if (words->site.count != site->count ||
+        memcmp(words->site.frames, site->frames, site->count * sizeof *site->frames) != 0) {
+        words->site = *site;
+        debug_site_text(site, words->text, sizeof words->text);
+    }
+    return words->text;
+}
+
+/* The last call stacks of each kind that were told. */
+struct told {
+    struct site_words remembered, freed, allocated;
+};
+
+static void tell(const struct check *check, tarn_graph_reference *reference, struct told *told,
                  void (*found)(const tarn_graph_reference *reference, void *user), void *user)
 {
-    char remembered[SITE_TEXT] = "", freed[SITE_TEXT] = "", origin[SITE_TEXT] = "";
     char region[NOTE_BYTES] = "";
     const struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
     if (check->before && reference->certainty)
-        debug_site_text(&check->before->captured, remembered, sizeof remembered);
+        reference->remembered_at = words_of(&told->remembered, &check->before->captured);
     if (known && known->referred && referred_has_ended(known->referred))
-        debug_site_text(&known->referred->freed, freed, sizeof freed);
+        reference->freed_at = words_of(&told->freed, &known->referred->freed);
     if (known && known->referred) {
         const struct site site = allocated(known);
-        debug_site_text(&site, origin, sizeof origin);
+        reference->allocated_at = words_of(&told->allocated, &site);
         note_text(known->region, 0, region);
     }
-    reference->remembered_at = remembered;
-    reference->freed_at = freed;
-    reference->allocated_at = origin;
     reference->region = region;
     call(reference, found, user);
 }
@@ -120,13 +137,14 @@ static tarn_status judge_all(struct check *check, bool all,
                              void (*found)(const tarn_graph_reference *reference, void *user),
                              void *user)
 {
+    struct told told = {.remembered.text = ""};
     for (size_t i = 0; i < check->judged->count; i++) {
         tarn_graph_reference reference = judge(check, i);
         if (check->status)
             return check->status;
         report_once(check, &reference);
         if (found && (all || reference.certainty))
-            tell(check, &reference, found, user);
+            tell(check, &reference, &told, found, user);
     }
     judge_sum_up(check);
     return TARN_OK;

@@ -50,6 +50,28 @@ struct remembered {
     tarn_graph_summary summary; /* remembered_lock: the summary of that check */
 };
 
+/* Addresses behind the blocks that one node refers to. A value that is one may be an end pointer,
+ * which is also the start of the next block. */
+struct node_ends {
+    uintptr_t *list; /* pages_map; sorted */
+    size_t count, room;
+    size_t number; /* of the node, + 1; 0: of none yet */
+};
+
+/* Values that a node has where they can only be addresses: what another node has in a structure is
+ * an address too, then. */
+struct confirmation {
+    uintptr_t value;
+    size_t number; /* of the first such node */
+    bool by_more;  /* another node has the value so, too */
+};
+
+struct confirmations {
+    struct confirmation *list; /* pages_map; sorted by value */
+    size_t count, room;
+    bool made;
+};
+
 /* What a check works with. */
 struct check {
     driver_graph graph;
@@ -57,7 +79,9 @@ struct check {
     const struct graph_words *judged; /* these words, or the remembered ones */
     const struct remembered *before;  /* NULL: the graph was not remembered */
     struct picture *picture;          /* taken when it is first needed */
-    tarn_status status;               /* why it could not be taken */
+    struct node_ends ends;            /* of the node that was asked for last */
+    struct confirmations confirmed;   /* collected when they are first needed */
+    tarn_status status;               /* why one of these could not be made */
     tarn_graph_summary summary;
 };
 

@@ -10,6 +10,9 @@
 #include "memory/share/pointer.h"
 #include "report/graph/graph.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* ---- What lies at an address now ---- */
 
 struct picture *picture_made(tarn_status *status)
@@ -44,6 +47,8 @@ void check_finish(struct check *check)
 {
     picture_dropped(check->picture);
     words_finish(&check->words);
+    pages_unmap(check->ends.list, check->ends.room * sizeof *check->ends.list);
+    pages_unmap(check->confirmed.list, check->confirmed.room * sizeof *check->confirmed.list);
 }
 
 /* Runs are in the order of addresses. */
@@ -177,53 +182,143 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
 
 /* ---- Certainty ---- */
 
-static bool ends_at(const tarn_block_info *block, uint64_t value)
+static bool out_of_host_memory(struct check *check)
 {
-    uintptr_t base = (uintptr_t)block->base;
-    return base + block->requested == value || base + block->usable_size == value;
+    if (!check->status)
+        check->status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to check a graph");
+    return false;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Makes room for both ends of a block; a request ends before the unit that it is rounded up to. */
+static bool ends_grow(struct check *check)
+{
+    struct node_ends *ends = &check->ends;
+    if (ends->count + 2 <= ends->room)
+        return true;
+    size_t room = ends->room ? 2 * ends->room : 512;
+    uintptr_t *list = pages_map(room * sizeof *list);
+    if (!list)
+        return out_of_host_memory(check);
+    if (ends->count)
+        memcpy(list, ends->list, ends->count * sizeof *list);
+    pages_unmap(ends->list, ends->room * sizeof *list);
+    ends->list = list;
+    ends->room = room;
+    return true;
+}
+
+/* Collects the ends of the blocks that the node of a word refers to. */
+static bool ends_make(struct check *check, size_t index)
+{
+    const struct graph_words *words = check->judged;
+    size_t number = words->list[index].number, first = index;
+    if (check->ends.number == number + 1)
+        return true;
+    while (first && words->list[first - 1].number == number)
+        first--;
+    check->ends.count = 0;
+    check->ends.number = number + 1;
+    for (size_t i = first; i < words->count && words->list[i].number == number; i++) {
+        uintptr_t value = (uintptr_t)words->list[i].value;
+        struct live live;
+        const struct known *known = remembered_at(check->before, value);
+        const tarn_block_info *block = known && known->referred ? &known->referred->block : NULL;
+        if (!block && live_at(value, &live))
+            block = &live.block;
+        if (!block)
+            continue;
+        if (!ends_grow(check))
+            return false;
+        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->requested;
+        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->usable_size;
+    }
+    if (check->ends.count)
+        qsort(check->ends.list, check->ends.count, sizeof *check->ends.list, by_address);
+    return true;
 }
 
 /* Whether a value is the end of another block that the same node refers to: then it may well be
  * that. */
-static bool is_an_end(const struct check *check, size_t index)
+static bool is_an_end(struct check *check, size_t index)
 {
-    const struct graph_words *words = check->judged;
-    const struct driver_word *word = &words->list[index];
-    size_t first = index;
-    while (first && words->list[first - 1].number == word->number)
-        first--;
-    for (size_t i = first; i < words->count && words->list[i].number == word->number; i++) {
-        uintptr_t other = (uintptr_t)words->list[i].value;
-        struct live live;
-        const struct known *known = remembered_at(check->before, other);
-        const tarn_block_info *block = known && known->referred ? &known->referred->block : NULL;
-        if (other == word->value)
-            continue;
-        if (!block && live_at(other, &live))
-            block = &live.block;
-        if (block && ends_at(block, word->value))
-            return true;
-    }
-    return false;
+    uintptr_t value = (uintptr_t)check->judged->list[index].value;
+    return ends_make(check, index) && check->ends.count &&
+           bsearch(&value, check->ends.list, check->ends.count, sizeof value, by_address);
 }
 
-/* Whether another node has the value where it can only be an address, or as a whole parameter that
- * is not the end of something. */
-static bool is_confirmed(const struct check *check, const struct driver_word *word)
+static int by_confirmed_value(const void *a, const void *b)
 {
-    const struct graph_words *words = check->judged;
-    for (size_t i = 0; i < words->count; i++) {
-        const struct driver_word *other = &words->list[i];
-        if (other->value == word->value && other->number != word->number &&
-            (other->kind == WORD_IS_ADDRESS ||
-             (other->kind == WORD_IS_WHOLE && !is_an_end(check, i))))
-            return true;
+    const struct confirmation *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* One entry for each value. */
+static void merge(struct confirmations *confirmed)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < confirmed->count; i++) {
+        struct confirmation *last = kept ? &confirmed->list[kept - 1] : NULL;
+        if (last && last->value == confirmed->list[i].value)
+            last->by_more = last->by_more || last->number != confirmed->list[i].number;
+        else
+            confirmed->list[kept++] = confirmed->list[i];
     }
-    return false;
+    confirmed->count = kept;
+}
+
+/* Collects the values that are addresses for certain, or whole parameters that are not the end of
+ * something. */
+static bool confirmations_make(struct check *check)
+{
+    struct confirmations *confirmed = &check->confirmed;
+    const struct graph_words *words = check->judged;
+    if (confirmed->made)
+        return true;
+    confirmed->room = words->count;
+    confirmed->list = pages_map(confirmed->room * sizeof *confirmed->list);
+    if (!confirmed->list)
+        return out_of_host_memory(check);
+    for (size_t i = 0; i < words->count; i++) {
+        const struct driver_word *word = &words->list[i];
+        if (word->kind == WORD_IS_ADDRESS || (word->kind == WORD_IS_WHOLE && !is_an_end(check, i)))
+            confirmed->list[confirmed->count++] =
+                (struct confirmation){.value = (uintptr_t)word->value, .number = word->number};
+    }
+    if (confirmed->count)
+        qsort(confirmed->list, confirmed->count, sizeof *confirmed->list, by_confirmed_value);
+    merge(confirmed);
+    confirmed->made = true;
+    return true;
+}
+
+static int by_value_alone(const void *key, const void *item)
+{
+    uintptr_t value = *(const uintptr_t *)key, other = ((const struct confirmation *)item)->value;
+    return value < other ? -1 : value > other;
+}
+
+/* Whether another node has the value where it can only be an address. */
+static bool is_confirmed(struct check *check, const struct driver_word *word)
+{
+    uintptr_t value = (uintptr_t)word->value;
+    const struct confirmation *found =
+        confirmations_make(check) && check->confirmed.count
+            ? bsearch(&value, check->confirmed.list, check->confirmed.count,
+                      sizeof *check->confirmed.list, by_value_alone)
+            : NULL;
+    return found && (found->by_more || found->number != word->number);
 }
 
 /* Of a remembered block that is gone. */
-static tarn_graph_certainty certainty_of_gone(const struct check *check, size_t index,
+static tarn_graph_certainty certainty_of_gone(struct check *check, size_t index,
                                               const struct referred *referred)
 {
     const struct driver_word *word = &check->judged->list[index];
@@ -236,7 +331,7 @@ static tarn_graph_certainty certainty_of_gone(const struct check *check, size_t 
 }
 
 /* Of memory that is free, where nobody remembered a block. */
-static tarn_graph_certainty certainty_of_unknown(const struct check *check, size_t index)
+static tarn_graph_certainty certainty_of_unknown(struct check *check, size_t index)
 {
     const struct driver_word *word = &check->judged->list[index];
     if (word->kind == WORD_IS_FIELD)

@@ -49,6 +49,8 @@ def _remember(stream: Any) -> Optional[Watched]:
 
 def _look(graph: Any, found: Watched) -> None:
     try:
+        if not _graphs.certain_count(found.number):
+            return
         findings = _graphs.graph_check(remembered=found.number).findings
     except TarnError:  # the graph was reset
         graph._tarn_watched = None
