@@ -13,7 +13,8 @@
  * the same way, printed, and written to a file for --replay. With --seconds, runs with random seeds
  * follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds
  * are 1 to 6, or to TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. TARN_MIXED_PLAN is a
- * plan, which is followed beside the other settings. */
+ * plan, which is followed beside the other settings; with TARN_MIXED_IDLE=1 idle memory goes back
+ * by itself between the steps. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
@@ -112,6 +113,8 @@ void show(const char *format, ...)
     va_end(arguments);
 }
 
+#define IDLE "idle_release:86400000" /* a day, in ms: the test makes the passes */
+
 static void configure(uint64_t seed)
 {
     static const size_t memories[] = {96, 128, 192, 512};
@@ -129,14 +132,13 @@ static void configure(uint64_t seed)
     m.devices = DEVICES;
     m.memory = memories[below(4)] * MIB;
     const char *setting = settings[below(9)];
-    char settings_with_plan[512];
+    char all[512];
     const char *plan = getenv("TARN_MIXED_PLAN");
-    if (plan) {
-        snprintf(settings_with_plan, sizeof settings_with_plan, "%s%splan:%s", setting,
-                 *setting ? "," : "", plan);
-        m.planned = true;
-    }
-    if ((plan || *setting) && setenv("TARN_ALLOC_CONF", plan ? settings_with_plan : setting, 0))
+    m.planned = plan != NULL;
+    m.idle = getenv("TARN_MIXED_IDLE") != NULL;
+    snprintf(all, sizeof all, "%s%s%s%s%s", setting, *setting && (plan || m.idle) ? "," : "",
+             plan ? "plan:" : "", plan ? plan : "", m.idle ? plan ? "," IDLE : IDLE : "");
+    if (*all && setenv("TARN_ALLOC_CONF", all, 0))
         fault("the test's own", "%s", strerror(errno));
     if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) ||
         (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
@@ -244,6 +246,8 @@ _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
     for (m.step = 0; m.step < count; m.step++) {
         told->step = m.step;
         step_run(&steps[m.step]);
+        if (m.idle && m.step % 3 == 0)
+            idle_pass();
         check_pending();
         if (m.step % 8 == 0 || count < 200 || getenv("TARN_MIXED_SHOW")) {
             check_owners();

@@ -20,7 +20,7 @@
  *   sleeps.c   the process asleep and awake
  *   counts.c   who counts what, and what is left of things that have ended
  *   asks.c     what tarn says when it is asked, reports and settings
- *   planned.c  how many requests were where a plan has them */
+ *   inside.c   how many requests were where a plan has them; passes of idle_release */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
@@ -60,6 +60,7 @@ enum {
 };
 
 uint64_t requests_planned(void);
+void idle_pass(void);
 
 struct span_of_bytes {
     uintptr_t start, end;
@@ -244,6 +245,7 @@ struct model {
     bool compacts;
     bool exports; /* memory of device 0 can be exported */
     bool planned; /* requests follow a plan */
+    bool idle;    /* idle memory goes back by itself */
     bool uncached, was_uncached;
     bool moves;    /* live blocks may move in this call */
     bool reclaims; /* an observer may free in this call */
