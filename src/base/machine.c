@@ -128,7 +128,7 @@ bool machine_is_wsl(void)
 {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/dev/dxg", machine_root);
-    return getenv("WSL_DISTRO_NAME") || access(path, F_OK) == 0;
+    return secure_getenv("WSL_DISTRO_NAME") || access(path, F_OK) == 0;
 }
 
 /* The kernel puts the first thread's stack, where these random bytes are, at the top. */
