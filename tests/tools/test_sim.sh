@@ -26,7 +26,9 @@ for rule in FAIL=nosuch:1:2 FAIL=cuInit:9:2,nosuch:1:2 SLOW=nosuch:3; do
     run 2 env "TARN_SIM_$rule" "$tarn" sim --fail cuInit:8:1 true && says err 'have no call "nosuch"$'
 done
 for bad in foo Orin ''; do run 2 "$tarn" sim "--card=$bad" true && says err '--card wants orin, thor'; done
-for card in orin thor gb10 wsl2 mig mps gh200 va39 apu; do run 0 "$tarn" sim --card $card env && says out "^TARN_SIM_CARD=$card$"; done
+few=() # a sanitizer's own memory lies behind addresses of 39 bits
+[ -n "${TARN_SANITIZE:-}" ] || few=(va39)
+for card in orin thor gb10 wsl2 mig mps gh200 apu "${few[@]}"; do run 0 "$tarn" sim --card "$card" env && says out "^TARN_SIM_CARD=$card$"; done
 run 0 "$tarn" sim --card orin --device-memory 1G -- "$tarn" check
 says out '^device 0: Orin, .* integrated: the limit is the machine.s memory, capability 8.7'
 card() # NAME TEXT: what tarn check says of the device there
@@ -39,7 +41,7 @@ card wsl2 'paged by the system: the limit is what is free, capability 8.9, .*, n
 card mig 'a MIG instance, capability 9.0'
 card mps 'shared by MPS, capability 9.0'
 card gh200 'coherent, capability 9.0'
-card va39 'addresses of 39 bits, capability 7.5'
+[ -n "${TARN_SANITIZE:-}" ] || card va39 'addresses of 39 bits, capability 7.5'
 run 0 "$tarn" sim --card apu --driver hip --device-memory 1G -- "$tarn" check
 says out '^device 0: AMD Radeon 8060S, .* free), integrated, capability 11.5'
 run 0 "$tarn" sim --card wsl2 --device-memory 1G -- "$tarn" check --json
