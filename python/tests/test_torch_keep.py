@@ -227,7 +227,7 @@ def test_what_cannot_be_kept_is_said(process):
 
 
 def test_modules_share_a_pool(process):
-    """A name that is too long for a block is shortened, and other libraries find the arrays by the names."""
+    """Too long a name is shortened. Other libraries find each array by its name."""
     text = """
         import gc
         pool = tarn.keep("weights", segment=8 << 20, wait=20)

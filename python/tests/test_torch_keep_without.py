@@ -139,7 +139,7 @@ def test_the_next_process_has_the_tensors(process, load):
     """) == first
 
 
-def test_what_was_not_sealed_is_filled_anew(process):
+def test_what_was_not_sealed_is_loaded_again(process):
     process("""
         pool = tarn.keep("weights", segment=8 << 20)
         pool.seal(pool.alloc(8).view((), "<i8"), "count")

@@ -17,8 +17,8 @@
 #define KEEP_SEGMENTS_MOST 1024u
 
 enum {
-    /* Segments, and files, of one message. Few, because Linux lets a process with threads wait for
-     * some 10 ms when its table of descriptors has to grow: at 64, 256, 512 (fs/file.c). */
+    /* Segments, and files, of one message. Few, because a process with threads may wait for some
+     * 10 ms when its table of descriptors grows (expand_fdtable() in Linux's fs/file.c). */
     KEEP_BATCH = 8,
     KEEP_SOCKET_BYTES = 108,
     KEEP_TEXT_BYTES = 256,

@@ -131,7 +131,7 @@ class _Filling:
             return self.pool.alloc(size, stream=self.stream())
 
     def tensor(self, block: Block, like: Any) -> Any:
-        """The tensor that a block is, in the type and shape of another."""
+        """A tensor over the memory of a block, with the type and shape of another tensor."""
         import torch
         return torch.from_dlpack(block).view(like.dtype).view(like.shape)
 
@@ -189,8 +189,8 @@ def keep(module: Any, pool: Union[str, Pool], *, load: Optional[Callable[[], Any
 
     The names of the blocks are the keys of state_dict(), after `prefix`. The first process has the contents from `load()`, which returns a
     module, a mapping or pairs of such keys and tensors, and without `load` from the module. Later ones copy nothing and do not call `load`;
-    their module may be on the device `meta`. `adopted` in the result tells. A pool that lacks a tensor of the module is filled anew: its
-    process ended before all were sealed. A tensor of another shape or type is a ValueError, and nothing is changed.
+    their module may be on the device `meta`. `adopted` in the result tells them apart. If the pool lacks a tensor of the
+    module, because a process ended before all were sealed, all are loaded and sealed again. A tensor of another shape or type is a ValueError, and nothing is changed.
 
     `pool` is a name, with `device`, `socket`, `segment` and `wait` as for tarn.keep(), or a pool of tarn.keep() for several modules. What
     changes the tensors later changes what is kept."""
