@@ -194,4 +194,22 @@ def cursor(browser):
             fail(f"the cursor is not seen: {above} pixels above the peak, {below} below the axis")
 
 
-MOVES = [phones, wide_screens, outlined, pointer, cursor]
+def address_kept(browser):
+    """An address that the reader changes is read, though the page is about to save its own: the timer that saves runs before the page hears of the change."""
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.filtered()
+    browser.run("""const later = window.setTimeout, waiting = [];
+        window.setTimeout = (call, delay) => delay === 150 ? waiting.push(call) : later(call, delay);
+        document.getElementById('at-end').click();
+        await new Promise(resolve => later(resolve, 100));
+        window.setTimeout = later;
+        if (!waiting.length)
+            throw new Error('the page does not save what is chosen');
+        location.hash = 'at=123';
+        waiting.pop()();""")
+    browser.wait("document.body.dataset.moment === '123'", "the page replaces an address that the reader has just given", seconds=10)
+    browser.filtered()
+    expect("the address", "at=123" in browser.run("return location.hash"), True)
+
+
+MOVES = [address_kept, phones, wide_screens, outlined, pointer, cursor]

@@ -259,16 +259,20 @@ function clearFilters() {
 
 const STEP_MS = 1000; // choices that follow each other sooner are one step of the browser's history
 let saving = 0, stepped = 0, following = false;
+let read = location.hash; // the address that the choices follow from or were saved in
 function saveLink() {
     clearTimeout(saving);
     saving = setTimeout(() => {
         const text = writeLink(chosen, first), address = text ? "#" + text : location.href.split("#")[0], now = performance.now();
         if (text === location.hash.slice(1))
             return;
+        if (location.hash !== read) // it has just been changed: followLink is about to read it
+            return;
         if (following || now - stepped < STEP_MS)
             history.replaceState(null, "", address);
         else
             history.pushState(null, "", address);
+        read = location.hash;
         stepped = now;
     }, 150);
 }
@@ -538,7 +542,11 @@ function bind() {
             redraw();
         });
     byId("ranks-details").addEventListener("toggle", redraw);
-    window.addEventListener("hashchange", () => models.length && followLink());
+    window.addEventListener("hashchange", () => {
+        read = location.hash;
+        if (models.length)
+            followLink();
+    });
 }
 
 // The files of a page's data, which `here` says were read by the page itself. Gives the description.
