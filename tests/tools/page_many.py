@@ -145,7 +145,9 @@ def exact_after_moves(browser, name):
 
 
 def exact_moves(browser):
-    for name in ("tarn", "streams", "expandable", "late-frees", "wrapped", "torn"):
+    """Of recordings of each kind; of two kinds where a change is tried."""
+    few = os.environ.get("CI") == "true" and os.environ.get("TARN_NIGHTLY") != "1"
+    for name in ("expandable", "late-frees") if few else ("tarn", "streams", "expandable", "late-frees", "wrapped", "torn"):
         exact_after_moves(browser, name)
 
 
