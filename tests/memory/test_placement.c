@@ -120,6 +120,67 @@ static void a_small_block_is_not_refused_for_its_place(void **state)
     nothing_is_left(0);
 }
 
+/* Fills the heap with blocks of one size. */
+static void fill(void **blocks, size_t count, size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        blocks[i] = alloc_on(own, size);
+}
+
+static void empty(void **blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        OK(tarn_free(blocks[i]));
+}
+
+/* With `busy`, while work still uses what the large blocks left. */
+static void small_blocks_take_whole_pieces(bool busy)
+{
+    void *much = alloc_on(own, MUCH), *small[4 * 20], *large[20], *more[100];
+    fill(small, 4 * 20, MIB);
+    fill(large, 20, PIECE);
+    if (busy)
+        for (size_t i = 0; i < 20; i++)
+            work_on(own, large[i], PIECE, 1000);
+    empty(large, 20);
+    uint64_t before = created(), maps = calls_of(0, "map"), unmaps = calls_of(0, "unmap");
+    fill(more, 100, MIB);
+    CHECK(created() == before && calls_of(0, "map") == maps + 5);
+    CHECK(calls_of(0, "unmap") <= unmaps + (busy ? 0 : 5) && ledger_of(0).waited_ns == 0);
+    time_pass(1000);
+    fill(large, 15, PIECE); /* what small blocks did not take */
+    CHECK(created() == before);
+    empty(large, 15);
+    empty(more, 100);
+    empty(small, 4 * 20);
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+static void many_small_blocks_take_what_large_ones_left(void **state)
+{
+    (void)state;
+    small_blocks_take_whole_pieces(false);
+    small_blocks_take_whole_pieces(true);
+}
+
+/* A piece of 20 MiB is more than a fourth of what these take. */
+static void a_few_small_blocks_take_no_large_piece(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH), *small[4 * 16], *large[20];
+    fill(small, 4 * 16, MIB);
+    fill(large, 20, PIECE);
+    empty(large, 20);
+    uint64_t before = created();
+    void *one = alloc_on(own, MIB);
+    CHECK(created() == before + 2 * MIB);
+    OK(tarn_free(one));
+    empty(small, 4 * 16);
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -136,6 +197,8 @@ int main(void)
         cmocka_unit_test(a_small_block_keeps_no_free_memory_of_large_ones_apart),
         cmocka_unit_test(what_is_too_small_for_a_large_block_serves_a_small_one),
         cmocka_unit_test(a_small_block_is_not_refused_for_its_place),
+        cmocka_unit_test(many_small_blocks_take_what_large_ones_left),
+        cmocka_unit_test(a_few_small_blocks_take_no_large_piece),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

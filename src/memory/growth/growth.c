@@ -23,6 +23,11 @@
 #include "memory/settings/hooks.h"
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
+/* The small zone takes free memory of the large zone in whole pieces, which are larger than the
+ * pieces that it creates. One small block then holds such a piece in place. To keep that small
+ * compared with what small blocks take, a piece adds at most this part of the small zone to what is
+ * missing, or LEAST_PIECE. */
+#define SMALL_ZONE_PART 4
 
 /* A heap moves memory within itself until it has moved this many times the memory that it gained in
  * other ways. After that it creates memory, unless no more can be created. So moving ends, however
@@ -154,6 +159,14 @@ static size_t largest_locked(const struct heap *heap, size_t create)
     if (beside < SMALL_PIECE)
         beside = SMALL_PIECE;
     return lesser(largest, beside);
+}
+
+/* Bytes: how much more than what is missing a growth of the small zone takes in free pieces. A plan
+ * keeps larger pieces for large blocks. */
+static size_t small_excess_locked(const struct heap *heap)
+{
+    size_t part = heap->following ? 0 : heap->zones[ZONE_SMALL].bytes / SMALL_ZONE_PART;
+    return part > LEAST_PIECE ? part : LEAST_PIECE;
 }
 
 /* Whether a piece that one block holds in place matters: a small piece is more than its part of
@@ -399,7 +412,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
     tarn_status status = growth_place_locked(growth, &need, &room);
     if (!status) {
         bool small = growth->zone == ZONE_SMALL && !growth->spare;
-        size_t most = small && room > need + LEAST_PIECE ? need + LEAST_PIECE : room;
+        size_t most = small ? lesser(room, need + small_excess_locked(heap)) : room;
         heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
