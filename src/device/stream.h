@@ -60,7 +60,7 @@ struct stream {
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
     struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in
                                all pools */
-    struct heap *unmarked;  /* the memory layer's, sets_lock: the first of those whose open batch
+    struct heap *unmarked;  /* the memory layer's, sets.lock: the first of those whose open batch
                                may have something */
     struct scope *scopes;   /* the memory layer's, scopes_lock: the newest of the open scopes of
                                this stream */

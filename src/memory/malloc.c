@@ -287,7 +287,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     struct help_search searches[HELP_SEARCHES];
     struct heap *found = NULL;
     struct pool *pool = NULL;
-    if (!store_is_default(heap->store) || !atomic_load(&heap->arena->helpers))
+    if (!store_is_default(heap->store) || !atomic_load(&heap->arena->pools.helpers))
         return NULL;
     heaps_sum_helpers(heap->arena);
     size_t count = searches_of(request, searches);

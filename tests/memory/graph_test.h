@@ -81,7 +81,7 @@ static inline int finish(void **state)
     nothing_is_left(0);
     CHECK(ledger_of(0).graphs == 0);
     struct arena *arena = arena_if_used(0);
-    CHECK(!arena || !arena->stores);
+    CHECK(!arena || !arena->pools.list);
     OK(tarn_stream_return(stream));
     OK(tarn_stream_return(other));
     return 0;

@@ -285,7 +285,7 @@ static void only_a_private_pools_store_is_a_pool(void **state)
     CHECK(!pool_of_store(&arena->store) && !pool_of_store(&arena->uncached) &&
           !pool_of_store(&arena->imports));
     struct store *store = &pool_of_public(pool)->store;
-    CHECK(arena->stores == store && pool_of_store(store) == pool_of_public(pool));
+    CHECK(arena->pools.list == store && pool_of_store(store) == pool_of_public(pool));
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
 }

@@ -187,9 +187,9 @@ static size_t crowd_size(void)
 
 static size_t looks_of_a_failure(void)
 {
-    uint64_t before = arena_if_used(0)->looks;
+    uint64_t before = arena_if_used(0)->sets.looks;
     CHECK(!tried(ours, 32 * MIB));
-    return (size_t)(arena_if_used(0)->looks - before);
+    return (size_t)(arena_if_used(0)->sets.looks - before);
 }
 
 static void a_failure_looks_at_few_heaps(void)
@@ -245,7 +245,7 @@ static void a_failure_looks_at_few_heaps(void)
 /* Heaps that a call has looked at. */
 static size_t looks_since(uint64_t before)
 {
-    return (size_t)(arena_if_used(0)->looks - before);
+    return (size_t)(arena_if_used(0)->sets.looks - before);
 }
 
 /* Streams with a small block each. */
@@ -391,7 +391,7 @@ static void a_failure_asks_each_busy_stream_once(void)
             GIVES(tried_without_a_wait(all, &block), TARN_ERROR_NOT_READY);
     }
     verify(0);
-    uint64_t looks = arena_if_used(0)->looks, queries = calls_of(0, "event_query");
+    uint64_t looks = arena_if_used(0)->sets.looks, queries = calls_of(0, "event_query");
     GIVES(tried_without_a_wait(all, &block), TARN_ERROR_NOT_READY);
     fprintf(stderr, "a refusal beside %zu heaps that are not idle: %zu looks, %llu queries\n",
             crowd, looks_since(looks), (unsigned long long)(calls_of(0, "event_query") - queries));
@@ -437,7 +437,7 @@ static void a_wait_looks_at_what_has_ended(void)
             work_on(user, first[i], 1, (CROWD_WAITING - i) * MS);
             OK(tarn_free(first[i]));
         }
-        uint64_t looks = arena_if_used(0)->looks, queries = calls_of(0, "event_query");
+        uint64_t looks = arena_if_used(0)->sets.looks, queries = calls_of(0, "event_query");
         void *block = tried(ours, (size_t)CROWD_WAITING * 2 * MIB);
         CHECK(block);
         fprintf(stderr, "a wait for %d streams: %zu looks, %llu queries\n", CROWD_WAITING,
@@ -475,7 +475,7 @@ static void a_failure_looks_at_anchored_memory_once(void)
         OK(tarn_free(first[i]));
     CHECK(!tried(ours, 32 * MIB)); /* at all, once */
     for (int round = 0; round < 3; round++) {
-        uint64_t looks = arena_if_used(0)->looks;
+        uint64_t looks = arena_if_used(0)->sets.looks;
         CHECK(!tried(ours, 32 * MIB));
         fprintf(stderr, "a failure beside %zu heaps with anchored memory: %zu looks\n", crowd,
                 looks_since(looks));
@@ -527,7 +527,7 @@ static void a_collection_of_garbage_looks_at_few_heaps(void)
     for (size_t i = 0; i < 6; i++) {
         size_t segments = segments_now(), reserved = (size_t)stats_of(0).reserved_bytes[0].current;
         OK(tarn_device_limit_set(0, 2 * (reserved - 10 * MIB)));
-        uint64_t before = arena_if_used(0)->looks;
+        uint64_t before = arena_if_used(0)->sets.looks;
         live_ones[i] = alloc_on(ours, 40 * MIB);
         size_t gone = segments + 1 - segments_now(), looks = looks_since(before);
         fprintf(stderr, "growth %zu gives %zu segments back: %zu looks\n", i, gone, looks);
@@ -560,11 +560,11 @@ static void a_registrable_pool_does_not_look_at_its_other_streams(void)
     }
     CHECK(!tried_in(pool, 3 * MIB));
     for (int i = 0; i < 2; i++) {
-        uint64_t before = arena_if_used(0)->looks;
+        uint64_t before = arena_if_used(0)->sets.looks;
         CHECK(!tried_in(pool, 3 * MIB));
         CHECK(looks_since(before) <= FEW);
     }
-    uint64_t before = arena_if_used(0)->looks;
+    uint64_t before = arena_if_used(0)->sets.looks;
     OK(tarn_pool_segments_get(pool, segments, crowd + 1, &count));
     fprintf(stderr, "a list of %zu segments: %zu looks\n", count, looks_since(before));
     CHECK(count == crowd && looks_since(before) <= 3 * crowd);
@@ -605,7 +605,7 @@ static void begin_helpers(size_t crowd)
 static size_t looks_for(size_t size, tarn_pool *helper)
 {
     tarn_block_info info = {.size = sizeof info};
-    uint64_t before = arena_if_used(0)->looks;
+    uint64_t before = arena_if_used(0)->sets.looks;
     void *block = tried(ours, size);
     size_t looks = looks_since(before);
     CHECK(!block == !helper);

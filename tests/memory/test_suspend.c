@@ -745,7 +745,7 @@ static void a_block_of_a_released_pool_is_gone_after_a_trim(void **state)
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
     OK(tarn_device_trim(0, 0));
-    CHECK(stats_of(0).active[0].current == 0 && !arena_if_used(0)->stores);
+    CHECK(stats_of(0).active[0].current == 0 && !arena_if_used(0)->pools.list);
     nothing_is_left(0);
     OK(tarn_stream_retire(found));
     OK(tarn_stream_return(own));

@@ -141,7 +141,7 @@
     X(SLEEPERS, "sleepers_lock (sleepers.c)",                                                      \
       "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                    \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                        \
-    X(SETS, "an arena's sets_lock (arena.h)",                                                      \
+    X(SETS, "an arena's sets.lock (arena.h)",                                                      \
       "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)")          \
     X(CACHES, "a heap's caches_lock (heap/heap.h)",                                                \
       "its caches, for code that looks at them without the heap's lock")                           \

@@ -106,7 +106,7 @@ static void arena_configure(struct arena *arena)
         arena->configured = arena->limit = limit;
     counters_max_split(&arena->counters, store_max_split(&arena->store));
     counters_max_split(&arena->own, store_max_split(&arena->store));
-    for (const struct store *store = arena->stores; store; store = store->next)
+    for (const struct store *store = arena->pools.list; store; store = store->next)
         counters_max_split(store->counters, store_max_split(store));
     mutex_unlock(&arena->lock);
 }
@@ -200,7 +200,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock, LOCK_ARENA);
-    mutex_init(&arena->sets_lock, LOCK_SETS);
+    mutex_init(&arena->sets.lock, LOCK_SETS);
     shared_init(&arena->mapping, LOCK_MAPPING);
     shared_init(&arena->moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);
@@ -218,7 +218,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
         *result = arena;
         return TARN_OK;
     }
-    mutex_finish(&arena->sets_lock);
+    mutex_finish(&arena->sets.lock);
     mutex_finish(&arena->lock);
     shared_finish(&arena->moving);
     shared_finish(&arena->mapping);
@@ -360,7 +360,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
 
 bool arena_finish(struct arena *arena)
 {
-    if (arena->reserved || arena->imports.reserved || arena->stores ||
+    if (arena->reserved || arena->imports.reserved || arena->pools.list ||
         (arena->size && driver->unreserve(arena->device->number, arena->base, arena->size)))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);

@@ -66,13 +66,13 @@ struct piece_list {
     size_t bytes;
 };
 
-/* Marks that heaps await (heap/idle/awaited.c). Under the arena's `sets_lock`. */
+/* Marks that heaps await (heap/idle/awaited.c). Under the arena's `sets.lock`. */
 struct awaited_tree {
     struct tree marks; /* by stream, and then as they were recorded */
     size_t waits;      /* the most waits until all that these heaps wait for has ended */
 };
 
-/* A set of heaps by number, the newest first (heap/sets.c). Under the arena's `sets_lock`. */
+/* A set of heaps by number, the newest first (heap/sets.c). Under the arena's `sets.lock`. */
 struct heap_set {
     struct tree heaps;
     /* Where the next walk over a part of the set begins: behind the heap with this number. 0: at
@@ -81,7 +81,7 @@ struct heap_set {
 };
 
 /* Sums over heaps, each as it was when last looked at (heap/sums.c). Under the arena's
- * `sets_lock`. */
+ * `sets.lock`. */
 struct heap_sums {
     size_t free, waiting, tied; /* bytes; `tied`: free bytes in pieces that live blocks hold in
                                    place */
@@ -92,9 +92,10 @@ struct heap_sums {
 
 /* What the arena's indices of stores contain of one store (owners.c). Under the arena's lock. */
 struct owned {
-    size_t reserved, unmapped;    /* bytes, at the last change */
-    bool left;                    /* it is among the arena's `leftovers` */
-    struct tree_node by_reserved; /* a private pool with `reserved`: in the arena's `owners` */
+    size_t reserved, unmapped; /* bytes, at the last change */
+    bool left;                 /* it is among the arena's `pools.unmapped` */
+    struct tree_node
+        by_reserved; /* a private pool with `reserved`: in the arena's `pools.by_reserved` */
     struct tree_node leftover;
 };
 
@@ -137,7 +138,7 @@ struct store {
     struct store *next_left, *previous_left;
     struct store *next_ended; /* in the arena's stack of pools without references that are not left
                                  behind yet */
-    struct store *next_told;  /* the next in the arena's stack `told` */
+    struct store *next_told;  /* the next in the arena's stack `sets.told` */
 
     unsigned idle_release;   /* ms, as tarn_pool_options has it */
     atomic_uint holds;       /* graphs and open captures that use its addresses */
@@ -157,13 +158,53 @@ struct store {
     struct heap_set aside;   /* its heaps whose offers a search has set aside, because the store was
                                 held (heap/help.c) */
     atomic_bool is_aside;    /* `aside` may have heaps */
-    atomic_bool told;        /* it is in the arena's stack `told` */
-    struct tree summed;      /* sets_lock: its heaps with free memory, by their longest free span */
-    struct tree aged;        /* sets_lock: its heaps with free large segments, by the one that has
+    atomic_bool told;        /* it is in the arena's stack `sets.told` */
+    struct tree summed;      /* sets.lock: its heaps with free memory, by their longest free span */
+    struct tree aged;        /* sets.lock: its heaps with free large segments, by the one that has
                                 been free the longest */
-    struct heap_sums sums;   /* sets_lock: sums over its heaps */
+    struct heap_sums sums;   /* sets.lock: sums over its heaps */
 
     struct awaited_tree awaited; /* of its heaps that would be among `givers`, and await work */
+};
+
+/* The private pools of a device. What is not atomic is under the arena's lock. */
+struct arena_pools {
+    struct store *list;
+    struct tree by_id;
+    struct tree by_reserved;  /* those that reserve memory, by how much (owners.c) */
+    struct tree unmapped;     /* stores left behind that have unmapped pieces (owners.c) */
+    struct store *left_first; /* those left behind; */
+    struct store *left_from;  /* where the next attempt to destroy some begins */
+    atomic_uint helpers;      /* those with `use_on_oom` */
+
+    /* Pools whose last reference was dropped: a stack, and those that were taken from it under
+     * `collecting` (pool.c). */
+    _Atomic(struct store *) ended;
+    struct store *ended_taken;
+    atomic_uint waiting;         /* pools without references that are not destroyed yet */
+    atomic_uint_fast64_t let_go; /* how often a reference to a private pool was dropped: a change
+                                    means that a pool may have ended */
+};
+
+/* The sets of a device's heaps, and what their heaps contain in all. What is not atomic is under
+ * `lock`, and so are the sets of each store. */
+struct arena_sets {
+    mutex lock;                  /* a leaf */
+    struct heap_set common;      /* heaps whose idle memory serves every store (store_serves()) */
+    struct heap_set givers;      /* heaps of `common` that may have something for others */
+    struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
+    struct heap_set anchored;    /* heaps that await the end of an anchor */
+    atomic_bool unanchored;      /* one has ended since a search looked at them */
+    struct heap_set changed;     /* heaps that have changed since `sums`, */
+    struct heap_set changed_helpers; /* and such heaps of pools with `use_on_oom` */
+    struct heap_set abandoned;       /* heaps of pools left behind that may have memory */
+    struct heap_sums sums;           /* over all heaps */
+    struct heap_sums common_sums;    /* over those of `common` */
+    struct tree offers;              /* what heaps of helping pools could give (heap/help.c) */
+    /* A stack of stores whose last hold has ended. The next search offers their heaps in `aside`
+     * again (heap/help.c). */
+    _Atomic(struct store *) told;
+    uint64_t looks; /* heaps that walks have looked at, for tests */
 };
 
 struct arena {
@@ -201,62 +242,29 @@ struct arena {
     _Alignas(CACHE_LINE) struct store store; /* of the default pool */
     struct store uncached;                   /* of the default pool while caching is off
                                                 (tarn_caching_set()) */
-    struct store *stores;                    /* lock: list of the private pools */
-    struct tree pools;                       /* lock: private pools by id */
-    struct tree owners;                      /* lock: private pools that reserve memory, by how much
-                                                (owners.c) */
-    struct tree leftovers;                   /* lock: stores left behind that have unmapped
-                                                pieces */
-    size_t unmapped;                         /* lock: bytes of all unmapped pieces */
-    atomic_uint helpers;                     /* private pools with `use_on_oom` */
-    struct tree offers;                      /* sets_lock: what their heaps could give
-                                                (heap/help.c) */
-    /* A stack of stores whose last hold has ended. The next search offers their heaps in `aside`
-     * again (heap/help.c). */
-    _Atomic(struct store *) told;
-    struct store *left_first, *left_from; /* lock: private pools left behind; where the next
-                                             attempt to destroy some begins */
-    _Atomic(struct store *) ended;        /* a stack of private pools whose last reference was
-                                             dropped */
-    struct store *ended_taken;            /* `collecting` (pool.c): pools taken from that
-                                             stack */
-    struct store imports;        /* pieces of other processes, in no heap; `unmapped`: those not
-                                    released yet */
-    atomic_uint_fast64_t let_go; /* how often a reference to a private pool was dropped: a change
-                                    means that a pool may have ended */
-    atomic_uint pools_ended;     /* private pools without references that are not destroyed yet */
-    struct piece_list
-        stuck; /* lock: pieces still mapped, in claimed addresses, because an unmap failed; a trim
-                  tries again */
-    struct run *stuck_segments; /* lock: segments that could not be freed; a trim tries again */
-    size_t reserved;            /* lock: bytes of all pieces and segments, without imported and
+    struct store imports; /* pieces of other processes, in no heap; `unmapped`: those not released
+                             yet */
+    struct arena_pools pools;
+
+    size_t reserved;      /* lock: bytes of all pieces and segments, without imported and
                                    temporary pieces */
-    size_t creating;            /* lock: bytes of `reserved` that the driver has not created yet */
-    unsigned piece_flags;       /* lock: DRIVER_PIECE_* of new pieces; constant while anything is
+    size_t unmapped;      /* lock: bytes of all unmapped pieces */
+    size_t creating;      /* lock: bytes of `reserved` that the driver has not created yet */
+    unsigned piece_flags; /* lock: DRIVER_PIECE_* of new pieces; constant while anything is
                                    reserved */
-    size_t limit;               /* lock: the most that `reserved` may reach */
-    size_t configured;          /* lock: the limit that the settings last gave */
-    unsigned retired;           /* lock: number of heaps of retired streams and of stores left
+    size_t limit;         /* lock: the most that `reserved` may reach */
+    size_t configured;    /* lock: the limit that the settings last gave */
+    /* lock: what the driver did not take back, which a trim tries again: pieces still mapped, in
+     * claimed addresses, and segments. */
+    struct piece_list stuck;
+    struct run *stuck_segments;
+
+    unsigned retired;   /* lock: number of heaps of retired streams and of stores left
                                    behind */
-    struct heap *heaps;         /* lock: all heaps, also of retired streams */
+    struct heap *heaps; /* lock: all heaps, also of retired streams */
     struct heap *unused_first, *unused_last; /* heaps_lock: queue of heaps to be reused when they
                                                 are empty */
-    mutex sets_lock;                         /* protects all sets of heaps; a leaf */
-    struct heap_set common;                  /* heaps whose idle memory serves every store
-                                                (store_serves()) */
-    struct heap_set givers;                  /* heaps of `common` that may have something for
-                                                others */
-    struct awaited_tree awaited;             /* of heaps that would be among `givers`, and await
-                                                work */
-    struct heap_set anchored;                /* heaps that await the end of an anchor */
-    atomic_bool unanchored;                  /* one has ended since a search looked at them */
-    struct heap_set changed;                 /* heaps that have changed since `sums`, */
-    struct heap_set changed_helpers;         /* and such heaps of pools with `use_on_oom` */
-    struct heap_sums sums;                   /* sets_lock: over all heaps */
-    struct heap_sums common_sums;            /* sets_lock: over those of `common` */
-    uint64_t looks;                          /* sets_lock: heaps that walks have looked at, for
-                                                tests */
-    struct heap_set abandoned;               /* heaps of pools left behind that may have memory */
+    struct arena_sets sets;
     /* By arena of the plan: the heap that follows it, or that tried and had no memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };

@@ -45,19 +45,19 @@ void store_changed_locked(struct store *store)
         return;
     if (owned->reserved != store->reserved) {
         if (owned->reserved)
-            tree_remove(&arena->owners, &owned->by_reserved);
+            tree_remove(&arena->pools.by_reserved, &owned->by_reserved);
         owned->reserved = store->reserved;
         if (owned->reserved)
-            tree_insert_by(&arena->owners, &owned->by_reserved, is_larger);
+            tree_insert_by(&arena->pools.by_reserved, &owned->by_reserved, is_larger);
     }
     bool left = store->unmapped.bytes && atomic_load(&store->left_behind);
     if (owned->left == left)
         return;
     owned->left = left;
     if (left)
-        tree_insert_by(&arena->leftovers, &owned->leftover, is_before);
+        tree_insert_by(&arena->pools.unmapped, &owned->leftover, is_before);
     else
-        tree_remove(&arena->leftovers, &owned->leftover);
+        tree_remove(&arena->pools.unmapped, &owned->leftover);
 }
 
 void unmapped_push_locked(struct piece *piece)
@@ -75,7 +75,7 @@ struct piece *unmapped_pop_locked(struct store *store)
 
 struct store *owner_largest_locked(const struct arena *arena)
 {
-    struct tree_node *node = tree_first(&arena->owners);
+    struct tree_node *node = tree_first(&arena->pools.by_reserved);
     return node ? BY_RESERVED(node) : NULL;
 }
 
@@ -92,6 +92,6 @@ size_t owners_reserved_locked(const struct arena *arena)
 
 struct store *leftover_next_locked(const struct arena *arena, const struct store *store)
 {
-    struct tree_node *node = tree_find_first(&arena->leftovers, is_behind, (uintptr_t)store);
+    struct tree_node *node = tree_find_first(&arena->pools.unmapped, is_behind, (uintptr_t)store);
     return node ? LEFTOVER(node) : NULL;
 }

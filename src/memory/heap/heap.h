@@ -99,13 +99,13 @@ struct heap {
     struct heap *next_unused;                         /* heaps_lock: in the queue of empty heaps to
                                                          be reused */
 
-    struct heap_member sets[HEAP_SETS]; /* sets_lock of the arena: the heap's place in each set */
+    struct heap_member sets[HEAP_SETS]; /* sets.lock of the arena: the heap's place in each set */
     bool lends;                         /* it is in its store's set `lenders` */
-    struct heap_gives gives;            /* sets_lock: what the sums and indices contain of this
+    struct heap_gives gives;            /* sets.lock: what the sums and indices contain of this
                                            heap */
-    struct tree_node by_longest;        /* sets_lock: in its store's `summed` */
-    struct tree_node by_oldest;         /* sets_lock: in its store's `aged` */
-    struct offer *offers;               /* sets_lock to change, with `lock`: what it offers to
+    struct tree_node by_longest;        /* sets.lock: in its store's `summed` */
+    struct tree_node by_oldest;         /* sets.lock: in its store's `aged` */
+    struct offer *offers;               /* sets.lock to change, with `lock`: what it offers to
                                            requests of the default pool (help.h) */
     /* Code that frees a span of at least this many bytes calls heap_news_locked().
      *   0           every free is reported, and no block is parked: in a new heap, and while the
@@ -114,9 +114,9 @@ struct heap {
      *   SIZE_MAX    it is among its store's lenders too, so no free is reported; only then may
      *               hands open */
     size_t news;
-    struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in its stream's list */
+    struct heap *next_unmarked, *previous_unmarked; /* sets.lock: in its stream's list */
     bool unmarked;                                  /* it is in that list; changes under
-                                                       sets_lock */
+                                                       sets.lock */
 
     /* Parked blocks (parked.h), newest last. The lock of `part`. */
     struct counters_part part; /* its part of its store's counters */

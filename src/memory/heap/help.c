@@ -72,13 +72,13 @@ static bool offer_add(struct heap *heap, struct offer **list, unsigned kind, siz
 static void list_all(struct heap *heap)
 {
     for (struct offer *offer = heap->offers; offer; offer = offer->next)
-        tree_insert_by(&heap->arena->offers, &offer->node, is_before);
+        tree_insert_by(&heap->arena->sets.offers, &offer->node, is_before);
 }
 
 static void unlist_all(struct heap *heap)
 {
     for (struct offer *offer = heap->offers; offer; offer = offer->next)
-        tree_remove(&heap->arena->offers, &offer->node);
+        tree_remove(&heap->arena->sets.offers, &offer->node);
 }
 
 void heap_offer_end(struct heap *heap)
@@ -107,11 +107,11 @@ bool heap_offer_locked(struct heap *heap, const struct heap_gives *gives)
     }
     if (!list && !heap->offers)
         return all;
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     heap_offer_end(heap);
     heap->offers = list;
     list_all(heap);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
     return all;
 }
 
@@ -140,7 +140,7 @@ void heaps_sum_helpers(struct arena *arena)
     }
 }
 
-/* Lists the offers of a store's heaps again that were set aside. Under `sets_lock`. */
+/* Lists the offers of a store's heaps again that were set aside. Under `sets.lock`. */
 static void put_back(struct store *store)
 {
     struct tree_node *node;
@@ -152,7 +152,7 @@ static void put_back(struct store *store)
     }
 }
 
-/* Under `sets_lock`. */
+/* Under `sets.lock`. */
 static void set_aside(struct heap *heap, struct store *store)
 {
     unlist_all(heap);
@@ -167,36 +167,37 @@ void help_tell(struct store *store)
     struct arena *arena = store->arena;
     if (!atomic_load(&store->is_aside) || atomic_exchange(&store->told, true))
         return;
-    store->next_told = atomic_load(&arena->told);
-    while (!atomic_compare_exchange_weak(&arena->told, &store->next_told, store))
+    store->next_told = atomic_load(&arena->sets.told);
+    while (!atomic_compare_exchange_weak(&arena->sets.told, &store->next_told, store))
         ;
 }
 
 void help_return_locked(struct arena *arena)
 {
-    struct store *store = atomic_load(&arena->told) ? atomic_exchange(&arena->told, NULL) : NULL;
+    struct store *store =
+        atomic_load(&arena->sets.told) ? atomic_exchange(&arena->sets.told, NULL) : NULL;
     while (store) {
         struct store *next = store->next_told;
         atomic_store(&store->told, false); /* before `holds` is read: an end from now on tells */
-        mutex_lock(&arena->sets_lock);
+        mutex_lock(&arena->sets.lock);
         if (!atomic_load(&store->holds))
             put_back(store);
-        mutex_unlock(&arena->sets_lock);
+        mutex_unlock(&arena->sets.lock);
         store = next;
     }
 }
 
-/* The first offer at the place of a search, which moves behind it. Under `sets_lock`. */
+/* The first offer at the place of a search, which moves behind it. Under `sets.lock`. */
 static struct offer *offer_next(struct arena *arena, struct help_search *search)
 {
-    struct tree_node *node = tree_find_first(&arena->offers, is_behind, (uintptr_t)search);
+    struct tree_node *node = tree_find_first(&arena->sets.offers, is_behind, (uintptr_t)search);
     struct offer *offer = node ? OFFER_OF(node) : NULL;
     if (!offer || offer->slot != search->stream->slot || offer->kind != search->kind ||
         offer->size > search->most)
         return NULL;
     search->least = offer->size;
     search->next = offer->heap->number + 1;
-    arena->looks++;
+    arena->sets.looks++;
     return offer;
 }
 
@@ -205,13 +206,13 @@ struct store *help_next_locked(struct arena *arena, struct help_search *search)
     struct offer *offer;
     struct store *found = NULL;
     help_return_locked(arena);
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     while (!found && (offer = offer_next(arena, search))) {
         if (atomic_load(&offer->store->holds))
             set_aside(offer->heap, offer->store);
         else
             found = offer->store;
     }
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     return found;
 }

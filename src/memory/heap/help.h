@@ -38,10 +38,10 @@ struct store *help_next_locked(struct arena *arena, struct help_search *search);
 
 /* Replaces the offers of a heap by what it gives. False if the host has no memory for all. */
 bool heap_offer_locked(struct heap *heap, const struct heap_gives *gives);
-/* Removes them. Under the arena's `sets_lock`. */
+/* Removes them. Under the arena's `sets.lock`. */
 void heap_offer_end(struct heap *heap);
 
-/* Whether a heap's offers are those of what it gives. Under the arena's `sets_lock`. */
+/* Whether a heap's offers are those of what it gives. Under the arena's `sets.lock`. */
 bool heap_offers_agree(const struct heap *heap);
 
 /* Called after a hold of the store has ended. Takes no lock. The caller keeps the store. */

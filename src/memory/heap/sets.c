@@ -3,7 +3,7 @@
 
 /* Owns the sets of heaps: those of a store, those that serve every store, those that may lend
  * memory, and those that nobody uses. So no call looks at heaps that do not concern it. A set
- * changes under the lock of the heap that enters or leaves it, and the arena's `sets_lock`. A walk
+ * changes under the lock of the heap that enters or leaves it, and the arena's `sets.lock`. A walk
  * holds neither lock between two steps. It continues by the number of the last heap, which never
  * changes. So heaps may come and go during a walk.
  *
@@ -72,9 +72,9 @@ static void unmarked_leave(struct heap *heap)
 struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream,
                                 const struct heap *heap)
 {
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     struct heap *next = heap ? heap->next_unmarked : stream->unmarked;
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     return next;
 }
 
@@ -97,10 +97,10 @@ static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind k
 
 struct heap *heap_next_of(struct store *store, const struct heap *heap)
 {
-    mutex_lock(&store->arena->sets_lock);
+    mutex_lock(&store->arena->sets.lock);
     struct heap *next = next_locked(&store->all, HEAPS_OF_STORE, heap);
-    store->arena->looks += next != NULL;
-    mutex_unlock(&store->arena->sets_lock);
+    store->arena->sets.looks += next != NULL;
+    mutex_unlock(&store->arena->sets.lock);
     return next;
 }
 
@@ -113,11 +113,11 @@ static struct heap *newer(struct heap *a, struct heap *b)
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     struct heap *own = next_locked(&wanting->all, HEAPS_OF_STORE, heap);
-    struct heap *common = next_locked(&arena->common, HEAPS_COMMON, heap);
-    arena->looks += own || common;
-    mutex_unlock(&arena->sets_lock);
+    struct heap *common = next_locked(&arena->sets.common, HEAPS_COMMON, heap);
+    arena->sets.looks += own || common;
+    mutex_unlock(&arena->sets.lock);
     return newer(own, common);
 }
 
@@ -130,39 +130,39 @@ struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
     bool others = store_gives_itself_nothing(wanting);
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     struct heap *own = others ? NULL : next_locked(&wanting->givers, HEAPS_GIVING, heap);
-    struct heap *common = next_locked(&arena->givers, HEAPS_GIVING, heap);
-    arena->looks += own || common;
-    mutex_unlock(&arena->sets_lock);
+    struct heap *common = next_locked(&arena->sets.givers, HEAPS_GIVING, heap);
+    arena->sets.looks += own || common;
+    mutex_unlock(&arena->sets.lock);
     return newer(own, common);
 }
 
 struct heap *heap_next_changed(struct arena *arena, const struct heap *heap)
 {
-    mutex_lock(&arena->sets_lock);
-    struct heap *next = newer(next_locked(&arena->changed, HEAPS_CHANGED, heap),
-                              next_locked(&arena->changed_helpers, HEAPS_CHANGED, heap));
-    arena->looks += next != NULL;
-    mutex_unlock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
+    struct heap *next = newer(next_locked(&arena->sets.changed, HEAPS_CHANGED, heap),
+                              next_locked(&arena->sets.changed_helpers, HEAPS_CHANGED, heap));
+    arena->sets.looks += next != NULL;
+    mutex_unlock(&arena->sets.lock);
     return next;
 }
 
 struct heap *heap_next_changed_helper(struct arena *arena, const struct heap *heap)
 {
-    mutex_lock(&arena->sets_lock);
-    struct heap *next = next_locked(&arena->changed_helpers, HEAPS_CHANGED, heap);
-    arena->looks += next != NULL;
-    mutex_unlock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
+    struct heap *next = next_locked(&arena->sets.changed_helpers, HEAPS_CHANGED, heap);
+    arena->sets.looks += next != NULL;
+    mutex_unlock(&arena->sets.lock);
     return next;
 }
 
 struct heap *heap_next_anchored(struct arena *arena, const struct heap *heap)
 {
-    mutex_lock(&arena->sets_lock);
-    struct heap *next = next_locked(&arena->anchored, HEAPS_ANCHORED, heap);
-    arena->looks += next != NULL;
-    mutex_unlock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
+    struct heap *next = next_locked(&arena->sets.anchored, HEAPS_ANCHORED, heap);
+    arena->sets.looks += next != NULL;
+    mutex_unlock(&arena->sets.lock);
     return next;
 }
 
@@ -170,7 +170,7 @@ struct heap *heap_walk_next(struct heap_walk *walk)
 {
     struct heap_set *set = walk->set;
     struct heap *before = walk->heap;
-    mutex_lock(&walk->arena->sets_lock);
+    mutex_lock(&walk->arena->sets.lock);
     walk->heap = NULL;
     if (before && walk->vain >= HEAP_LOOKS) {
         set->from = before->number;
@@ -181,8 +181,8 @@ struct heap *heap_walk_next(struct heap_walk *walk)
             walk->heap = older_locked(set, UINT64_MAX);
         set->from = 0;
     }
-    walk->arena->looks += walk->heap != NULL;
-    mutex_unlock(&walk->arena->sets_lock);
+    walk->arena->sets.looks += walk->heap != NULL;
+    mutex_unlock(&walk->arena->sets.lock);
     return walk->heap;
 }
 
@@ -195,22 +195,23 @@ void heap_enter_aside(struct heap *heap, struct store *store)
 static void enter_known(struct heap *heap, bool unused)
 {
     struct arena *arena = heap->arena;
-    struct heap_set *givers = store_is_common(heap->store) ? &arena->givers : &heap->store->givers;
+    struct heap_set *givers =
+        store_is_common(heap->store) ? &arena->sets.givers : &heap->store->givers;
     bool helps = store_has(heap->store, STORE_HELPS);
-    struct heap_set *changed = helps ? &arena->changed_helpers : &arena->changed;
+    struct heap_set *changed = helps ? &arena->sets.changed_helpers : &arena->sets.changed;
     bool gives = !unused && !(heap->known & (HEAP_BARE | HEAP_AWAITS));
     enter(heap, HEAPS_GIVING, gives ? givers : NULL);
     enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : changed);
-    enter(heap, HEAPS_ANCHORED, heap->known & HEAP_ANCHORED ? &arena->anchored : NULL);
+    enter(heap, HEAPS_ANCHORED, heap->known & HEAP_ANCHORED ? &arena->sets.anchored : NULL);
 }
 
 /* A heap is among the givers before it awaits no more, so a search finds it here or there. */
 static void set_known_locked(struct heap *heap, unsigned known)
 {
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     heap->known = known;
     enter_known(heap, !heap->sets[HEAPS_OF_STORE].set);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
     if (heap->awaits && !(known & HEAP_AWAITS))
         awaited_end_locked(heap);
 }
@@ -235,10 +236,12 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
     bool behind = atomic_load(&store->left_behind), common = !unused && store_is_common(store);
-    struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
+    struct heap_set *nobodys = behind          ? &arena->sets.abandoned
+                               : heap->retired ? &store->retired
+                                               : NULL;
     heap->lends = heap->lends && !unused;
     heap->known &= ~(unsigned)(HEAP_AWAITS | HEAP_ANCHORED);
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     if (heap->offers) { /* they were another life's, or are no more: see heap_helps_locked() */
         heap_offer_end(heap);
         heap->known = 0;
@@ -246,13 +249,13 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
     if (common != !!heap->sets[HEAPS_COMMON].set)
         heap_sums_are_common(heap, common);
-    enter(heap, HEAPS_COMMON, common ? &arena->common : NULL);
+    enter(heap, HEAPS_COMMON, common ? &arena->sets.common : NULL);
     enter_known(heap, unused);
     enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
     if (unused || heap->retired)
         unmarked_leave(heap);
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     if (heap->awaits) /* in the tree of its store, which may be another now */
         awaited_end_locked(heap);
 }
@@ -260,12 +263,12 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
 void heap_news_locked(struct heap *heap, size_t size)
 {
     heap->lends = heap->lends || size >= heap->arena->granule;
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     if (heap->lends)
         enter(heap, HEAPS_LENDING, &heap->store->lenders);
     if (!heap->retired)
         unmarked_enter(heap);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
     heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
@@ -282,9 +285,9 @@ void heap_lends_end_locked(struct heap *heap)
     heap->lends = false;
     if (heap->news > heap->arena->granule)
         heap->news = heap->arena->granule;
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     enter(heap, HEAPS_LENDING, NULL);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
 }
 
 /* Parked blocks: see heap_lends_end_locked(). */
@@ -294,16 +297,16 @@ void heap_unmarked_end_locked(struct heap *heap)
     if (heap->batches.open_used)
         return;
     heap->news = 0;
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     unmarked_leave(heap);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
 }
 
 void heap_nobodys_end_locked(struct heap *heap)
 {
     if (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs)
         return;
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     enter(heap, HEAPS_OF_NOBODY, NULL);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
 }

@@ -24,7 +24,7 @@ enum heap_set_kind {
     HEAP_SETS
 };
 
-/* A heap's place in a set. Under the arena's `sets_lock`. */
+/* A heap's place in a set. Under the arena's `sets.lock`. */
 struct heap_member {
     struct tree_node node;
     struct heap *heap;
@@ -87,7 +87,7 @@ void heap_sum_locked(struct heap *heap);
 /* Removes the heap from the sums, before its store changes. */
 void heap_sum_end_locked(struct heap *heap);
 /* Checks what is known of a heap and its sums. Returns what is wrong, or NULL. The caller also
- * holds the arena's `sets_lock`. */
+ * holds the arena's `sets.lock`. */
 const char *heap_known_contradiction_locked(struct heap *heap);
 /* Looks at the heaps of an arena that have changed. So the sums and indices are up to date. */
 void heaps_sum(struct arena *arena);
@@ -98,7 +98,7 @@ struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size
 /* The sums of the heaps whose memory serves a store; with `own` false, without its own. */
 struct heap_sums heaps_sums_serving(struct store *wanting, bool own);
 /* Moves the heap's part of the sums, when it begins or ceases to serve every store. Under the
- * arena's `sets_lock`. */
+ * arena's `sets.lock`. */
 void heap_sums_are_common(struct heap *heap, bool common);
 
 /* A place in the order of a store's heaps by the free large segment that is free the longest. All
@@ -112,7 +112,7 @@ struct heap_age {
 struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest);
 
 /* Puts a heap into the set `aside` of its store; with NULL, takes it out. Under the arena's
- * `sets_lock`. */
+ * `sets.lock`. */
 void heap_enter_aside(struct heap *heap, struct store *store);
 
 /* A walk over a part of a set. It ends after HEAP_LOOKS heaps that were of no use. The next walk

@@ -145,7 +145,7 @@ void heap_sums_add(struct heap_sums *sums, const struct heap *heap)
 void heap_sums_are_common(struct heap *heap, bool common)
 {
     const struct heap_sums none = {0};
-    replace(&heap->arena->common_sums, common ? &none : &heap->gives.sums,
+    replace(&heap->arena->sets.common_sums, common ? &none : &heap->gives.sums,
             common ? &heap->gives.sums : &none);
 }
 
@@ -153,11 +153,11 @@ static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    mutex_lock(&arena->sets_lock);
-    replace(&arena->sums, &heap->gives.sums, &gives->sums);
+    mutex_lock(&arena->sets.lock);
+    replace(&arena->sets.sums, &heap->gives.sums, &gives->sums);
     replace(&store->sums, &heap->gives.sums, &gives->sums);
     if (heap->sets[HEAPS_COMMON].set)
-        replace(&arena->common_sums, &heap->gives.sums, &gives->sums);
+        replace(&arena->sets.common_sums, &heap->gives.sums, &gives->sums);
     if (heap->gives.longest)
         tree_remove(&store->summed, &heap->by_longest);
     if (heap->gives.sums.segments)
@@ -167,7 +167,7 @@ static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
         tree_insert_by(&store->summed, &heap->by_longest, is_shorter);
     if (gives->sums.segments)
         tree_insert_by(&store->aged, &heap->by_oldest, is_older);
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
 }
 
 /* A heap in which blocks wait stays among the changed, because readers of the sums want to see
@@ -224,22 +224,22 @@ void heaps_sum(struct arena *arena)
 
 struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest)
 {
-    mutex_lock(&arena->sets_lock);
-    struct heap_sums sums = store ? store->sums : arena->sums;
+    mutex_lock(&arena->sets.lock);
+    struct heap_sums sums = store ? store->sums : arena->sets.sums;
     struct tree_node *last = store ? tree_last(&store->summed) : NULL;
     *longest = last ? BY_LONGEST(last)->gives.longest : 0;
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     return sums;
 }
 
 struct heap_sums heaps_sums_serving(struct store *wanting, bool own)
 {
     const struct heap_sums none = {0};
-    mutex_lock(&wanting->arena->sets_lock);
-    struct heap_sums sums = wanting->arena->common_sums;
+    mutex_lock(&wanting->arena->sets.lock);
+    struct heap_sums sums = wanting->arena->sets.common_sums;
     if (own && !store_is_common(wanting))
         replace(&sums, &none, &wanting->sums);
-    mutex_unlock(&wanting->arena->sets_lock);
+    mutex_unlock(&wanting->arena->sets.lock);
     return sums;
 }
 
@@ -254,13 +254,13 @@ static bool is_behind(const struct tree_node *node, uint64_t place)
 struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest)
 {
     struct heap *heap = NULL;
-    mutex_lock(&store->arena->sets_lock);
+    mutex_lock(&store->arena->sets.lock);
     struct tree_node *node = tree_find_first(&store->aged, is_behind, (uintptr_t)place);
     if (node && BY_OLDEST(node)->gives.oldest <= latest) {
         heap = BY_OLDEST(node);
         *place = (struct heap_age){heap->gives.oldest, heap->number + 1};
-        store->arena->looks++;
+        store->arena->sets.looks++;
     }
-    mutex_unlock(&store->arena->sets_lock);
+    mutex_unlock(&store->arena->sets.lock);
     return heap;
 }

@@ -38,15 +38,15 @@ bool pool_retain(struct pool *pool)
 void pool_let_go(struct pool *pool)
 {
     struct arena *arena = pool->store.arena; /* the pool may end two lines below */
-    atomic_fetch_add(&arena->let_go, 1);
-    atomic_fetch_add(&arena->pools_ended, 1);
+    atomic_fetch_add(&arena->pools.let_go, 1);
+    atomic_fetch_add(&arena->pools.waiting, 1);
     if (atomic_fetch_sub(&pool->count, 1) != 1) {
-        atomic_fetch_sub(&arena->pools_ended, 1);
+        atomic_fetch_sub(&arena->pools.waiting, 1);
         return;
     }
     struct store *store = &pool->store; /* valid until it is taken from the stack */
-    store->next_ended = atomic_load(&arena->ended);
-    while (!atomic_compare_exchange_weak(&arena->ended, &store->next_ended, store))
+    store->next_ended = atomic_load(&arena->pools.ended);
+    while (!atomic_compare_exchange_weak(&arena->pools.ended, &store->next_ended, store))
         ;
 }
 
@@ -104,7 +104,7 @@ static bool is_before(const struct tree_node *a, const struct tree_node *b)
 struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id)
 {
     const uint64_t wanted[2] = {id.first, id.second};
-    struct tree_node *node = arena->pools.root;
+    struct tree_node *node = arena->pools.by_id.root;
     int order;
     while (node && (order = id_order(STORE_BY_ID(node)->id, wanted)) != 0)
         node = node->sides[order < 0];
@@ -116,13 +116,13 @@ void pool_begin(struct pool *pool)
     struct arena *arena = pool->store.arena;
     mutex_lock(&arena->lock);
     counters_max_split(&pool->counters, store_max_split(&pool->store));
-    pool->store.next = arena->stores;
+    pool->store.next = arena->pools.list;
     pool->store.previous = NULL;
-    if (arena->stores)
-        arena->stores->previous = &pool->store;
-    arena->stores = &pool->store;
-    tree_insert_by(&arena->pools, &pool->store.by_id, is_before);
-    atomic_fetch_add(&arena->helpers, store_has(&pool->store, STORE_HELPS));
+    if (arena->pools.list)
+        arena->pools.list->previous = &pool->store;
+    arena->pools.list = &pool->store;
+    tree_insert_by(&arena->pools.by_id, &pool->store.by_id, is_before);
+    atomic_fetch_add(&arena->pools.helpers, store_has(&pool->store, STORE_HELPS));
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, 0);
 }
@@ -179,9 +179,9 @@ static bool is_unvisited_locked(struct store *store)
 
 static void left_remove_locked(struct arena *arena, const struct store *store)
 {
-    if (arena->left_from == store)
-        arena->left_from = store->next_left;
-    *(store->previous_left ? &store->previous_left->next_left : &arena->left_first) =
+    if (arena->pools.left_from == store)
+        arena->pools.left_from = store->next_left;
+    *(store->previous_left ? &store->previous_left->next_left : &arena->pools.left_first) =
         store->next_left;
     if (store->next_left)
         store->next_left->previous_left = store->previous_left;
@@ -194,10 +194,10 @@ static bool unlink_store(struct arena *arena, struct store *store)
     bool unvisited = is_unvisited_locked(store);
     if (unvisited) {
         left_remove_locked(arena, store);
-        tree_remove(&arena->pools, &store->by_id);
+        tree_remove(&arena->pools.by_id, &store->by_id);
         help_return_locked(arena); /* it may be on that stack */
-        atomic_fetch_sub(&arena->helpers, store_has(store, STORE_HELPS));
-        *(store->previous ? &store->previous->next : &arena->stores) = store->next;
+        atomic_fetch_sub(&arena->pools.helpers, store_has(store, STORE_HELPS));
+        *(store->previous ? &store->previous->next : &arena->pools.list) = store->next;
         if (store->next)
             store->next->previous = store->previous;
     }
@@ -231,7 +231,7 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     move_end(arena);
     if (!unlinked)
         return;
-    atomic_fetch_sub(&arena->pools_ended, 1);
+    atomic_fetch_sub(&arena->pools.waiting, 1);
     store->next = *dead;
     *dead = store;
 }
@@ -261,7 +261,7 @@ static void destroy(struct pool *pool)
 static struct store *store_next(struct arena *arena, const struct store *store)
 {
     mutex_lock(&arena->lock);
-    struct store *next = store ? store->next : arena->stores;
+    struct store *next = store ? store->next : arena->pools.list;
     mutex_unlock(&arena->lock);
     return next;
 }
@@ -280,10 +280,10 @@ static void left_push(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
     store->previous_left = NULL;
-    store->next_left = arena->left_first;
-    if (arena->left_first)
-        arena->left_first->previous_left = store;
-    arena->left_first = store;
+    store->next_left = arena->pools.left_first;
+    if (arena->pools.left_first)
+        arena->pools.left_first->previous_left = store;
+    arena->pools.left_first = store;
     store_changed_locked(store);
     mutex_unlock(&arena->lock);
 }
@@ -294,11 +294,11 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
     bool found = false;
     mutex_lock(&collecting);
     while (!found) {
-        struct store *store =
-            arena->ended_taken ? arena->ended_taken : atomic_exchange(&arena->ended, NULL);
+        struct store *store = arena->pools.ended_taken ? arena->pools.ended_taken
+                                                       : atomic_exchange(&arena->pools.ended, NULL);
         if (!store)
             break;
-        arena->ended_taken = store->next_ended;
+        arena->pools.ended_taken = store->next_ended;
         found = !atomic_load(&store->left_behind); /* a shutdown may have left it behind */
         if (found)
             leave_behind(store);
@@ -313,8 +313,8 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
 static struct store *left_next(struct arena *arena)
 {
     mutex_lock(&arena->lock);
-    struct store *store = arena->left_from ? arena->left_from : arena->left_first;
-    arena->left_from = store ? store->next_left : NULL;
+    struct store *store = arena->pools.left_from ? arena->pools.left_from : arena->pools.left_first;
+    arena->pools.left_from = store ? store->next_left : NULL;
     mutex_unlock(&arena->lock);
     return store;
 }
@@ -324,7 +324,7 @@ static void collect(struct arena *arena, unsigned most)
 {
     tarn_pool_id id;
     struct store *dead = NULL;
-    if (!atomic_load(&arena->pools_ended))
+    if (!atomic_load(&arena->pools.waiting))
         return;
     while (leave_one_behind(arena, &id)) {
         pool_ended_hook *callback = atomic_load(&upper_hooks.pool_ended);
@@ -332,7 +332,7 @@ static void collect(struct arena *arena, unsigned most)
             callback(id);
     }
     mutex_lock(&collecting);
-    unsigned ended = atomic_load(&arena->pools_ended);
+    unsigned ended = atomic_load(&arena->pools.waiting);
     for (unsigned looks = ended < most ? ended : most; looks > 0; looks--) {
         struct store *store = left_next(arena);
         if (store)
@@ -368,7 +368,7 @@ void pools_leave_behind(struct arena *arena)
         if (!atomic_load(&store->left_behind))
             leave_behind(store);
         if (ends) { /* otherwise it is on the stack, or was taken from it */
-            atomic_fetch_add(&arena->pools_ended, 1);
+            atomic_fetch_add(&arena->pools.waiting, 1);
             left_push(arena, store);
         }
     }

@@ -623,7 +623,7 @@ bool compact_may_free(struct store *wanting, size_t least)
     size_t most = sums.waiting ? sums.free + sums.waiting : sums.holes;
     mutex_lock(&arena->lock);
     most += arena->stuck.bytes + wanting->unmapped.bytes;
-    if (arena->leftovers.root)
+    if (arena->pools.unmapped.root)
         most += arena->unmapped;
     else if (wanting != &arena->store)
         most += arena->store.unmapped.bytes;

@@ -51,7 +51,7 @@ struct climb {
     struct stillness since;
     size_t waits;      /* left; SIZE_MAX: not counted yet */
     int endings;       /* left */
-    uint64_t let_go;   /* the arena's `let_go` when this round began */
+    uint64_t let_go;   /* the arena's `pools.let_go` when this round began */
     uint64_t relieved; /* blocks that debug mode had released at the last look */
 };
 
@@ -178,7 +178,7 @@ static tarn_status grow(const struct climb *climb, bool held)
  * serves no request. */
 static enum outcome step_own(struct climb *climb)
 {
-    climb->let_go = atomic_load(&climb->heap->arena->let_go);
+    climb->let_go = atomic_load(&climb->heap->arena->pools.let_go);
     tarn_status status = device_check(climb->heap->arena->device);
     return searched(climb, status ? status : take(climb, climb->zone));
 }
@@ -301,7 +301,7 @@ static bool wait_for_any(struct heap *own, uint64_t until, tarn_status *status)
 static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
-    return atomic_load(&arena->let_go) != climb->let_go ||
+    return atomic_load(&arena->pools.let_go) != climb->let_go ||
            debug_relieves(arena, &climb->relieved) || take_idle(climb);
 }
 

@@ -150,7 +150,7 @@ bool take_what_is_left_behind(struct heap *heap, size_t size, uint64_t until)
     if (any)
         taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted, until);
     if (any && taken < wanted)
-        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken, until);
+        taken += take_from_set(heap, NOBODYS, &arena->sets.abandoned, wanted - taken, until);
     mutex_lock(&arena->lock);
     size_t unmapped = heap->store->unmapped.bytes;
     mutex_unlock(&arena->lock);

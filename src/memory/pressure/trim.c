@@ -169,7 +169,7 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
  * left behind, which have no memory, are destroyed, because no other code would. */
 static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 {
-    return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
+    return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools.waiting));
 }
 
 /* Passes and waits, until at most `keep` bytes remain or nothing is left to wait for. */

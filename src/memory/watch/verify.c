@@ -279,17 +279,17 @@ static tarn_status sets_verify(struct heap *heap)
     const char *text = awaited_contradiction_locked(heap);
     bool has_memory = heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
     bool behind = atomic_load(&store->left_behind);
-    const struct heap_set *nobodys = behind          ? &arena->abandoned
+    const struct heap_set *nobodys = behind          ? &arena->sets.abandoned
                                      : heap->retired ? &store->retired
                                                      : NULL;
     const struct heap_set *of = heap->sets[HEAPS_OF_STORE].set;
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     if (text)
         ;
     else if (of != &store->all && (of || has_memory || !heap->retired))
         text = "the heap is not in the set of its store";
     else if (of && heap->sets[HEAPS_COMMON].set !=
-                       (behind || store_is_default(store) ? &arena->common : NULL))
+                       (behind || store_is_default(store) ? &arena->sets.common : NULL))
         text = "the heap is in the common set, or is not, without reason";
     else if (heap->sets[HEAPS_OF_NOBODY].set != nobodys &&
              (has_memory || heap->sets[HEAPS_OF_NOBODY].set))
@@ -303,7 +303,7 @@ static tarn_status sets_verify(struct heap *heap)
         text = "the heap has free memory to lend, and is not in the set of lenders";
     else
         text = heap_known_contradiction_locked(heap);
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     mutex_unlock(&heap->lock);
     return text ? BROKEN(0, text) : TARN_OK;
 }
@@ -380,14 +380,14 @@ tarn_status arena_verify(struct arena *arena)
         if (heap->sets[HEAPS_COMMON].set)
             heap_sums_add(&common, heap);
     }
-    if (memcmp(&all, &arena->sums, sizeof all) != 0 ||
-        memcmp(&common, &arena->common_sums, sizeof common) != 0)
+    if (memcmp(&all, &arena->sets.sums, sizeof all) != 0 ||
+        memcmp(&common, &arena->sets.common_sums, sizeof common) != 0)
         return failed(
             TARN_ERROR_INTERNAL,
             "device %d: by the heaps' sums %zu bytes are free, %zu of them for everybody, "
             "not %zu and %zu; or another sum differs",
-            arena->device->number, all.free, common.free, arena->sums.free,
-            arena->common_sums.free);
+            arena->device->number, all.free, common.free, arena->sets.sums.free,
+            arena->sets.common_sums.free);
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
                       arena->device->number, left_behind, arena->retired);
@@ -409,7 +409,7 @@ tarn_status arena_verify(struct arena *arena)
            reserved = arena->store.reserved + arena->uncached.reserved;
     for (const struct run *run = arena->stuck_segments; run; run = run->next)
         plain += run->end - run->start;
-    for (const struct store *store = arena->stores; store; store = store->next) {
+    for (const struct store *store = arena->pools.list; store; store = store->next) {
         unmapped += store->unmapped.bytes;
         reserved += store->reserved;
         status = status ? status : store_verify(store);

@@ -9,7 +9,7 @@
  *
  * A heap is in a tree only if the end of a mark, or of an anchor, shows that it has something to
  * give. It leaves when anything in it changes, as a bare heap becomes a giver again (sets.h). Under
- * the heap's lock and the arena's `sets_lock`; a search reads with the latter alone, and asks about
+ * the heap's lock and the arena's `sets.lock`; a search reads with the latter alone, and asks about
  * a mark with no lock. */
 #include "memory/heap/idle/awaited.h"
 #include "memory/heap/heap.h"
@@ -48,14 +48,14 @@ static struct mark *next_stream(struct arena *arena, const struct awaited_tree *
                                 struct place *place, struct heap **heap)
 {
     struct mark *mark = NULL;
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     struct tree_node *node = tree_find_first(&tree->marks, comes_behind, (uintptr_t)place);
     if (node) {
         mark = mark_keep(AWAITED_OF(node)->mark);
         *heap = AWAITED_OF(node)->heap;
-        arena->looks++;
+        arena->sets.looks++;
     }
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     return mark;
 }
 
@@ -141,25 +141,25 @@ static void list_all_locked(struct heap *heap, unsigned known)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    heap->awaits = store_is_common(store) ? &arena->awaited : &store->awaited;
+    heap->awaits = store_is_common(store) ? &arena->sets.awaited : &store->awaited;
     heap->awaited_waits = heap_waits_locked(heap);
-    mutex_lock(&arena->sets_lock);
+    mutex_lock(&arena->sets.lock);
     heap->awaits->waits += heap->awaited_waits;
     for (struct awaited *awaited = next_of(heap, NULL); awaited; awaited = next_of(heap, awaited))
         if (awaited->mark)
             tree_insert_by(&heap->awaits->marks, &awaited->node, is_before);
-    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&arena->sets.lock);
     heap_known_locked(heap, known);
 }
 
 void awaited_end_locked(struct heap *heap)
 {
-    mutex_lock(&heap->arena->sets_lock);
+    mutex_lock(&heap->arena->sets.lock);
     heap->awaits->waits -= heap->awaited_waits;
     for (struct awaited *awaited = next_of(heap, NULL); awaited; awaited = next_of(heap, awaited))
         if (awaited->mark)
             tree_remove(&heap->awaits->marks, &awaited->node);
-    mutex_unlock(&heap->arena->sets_lock);
+    mutex_unlock(&heap->arena->sets.lock);
     heap->awaits = NULL;
 }
 
@@ -209,7 +209,7 @@ void heap_await_locked(struct heap *heap)
 /* Whether the next search comes to the heap. */
 static bool is_over_locked(struct heap *heap)
 {
-    bool over = heap->known & HEAP_ANCHORED && atomic_load(&heap->arena->unanchored);
+    bool over = heap->known & HEAP_ANCHORED && atomic_load(&heap->arena->sets.unanchored);
     for (struct awaited *awaited = next_of(heap, NULL); awaited && !over;
          awaited = next_of(heap, awaited))
         over = awaited->mark && mark_query(awaited->mark) != TARN_ERROR_NOT_READY;
@@ -256,7 +256,7 @@ static void look_in(struct arena *arena, const struct awaited_tree *tree, size_t
 
 void awaited_unanchored(struct arena *arena)
 {
-    atomic_store(&arena->unanchored, true);
+    atomic_store(&arena->sets.unanchored, true);
 }
 
 /* The tree of a store's own heaps, unless they serve every store, or give each other nothing. */
@@ -269,11 +269,11 @@ void awaited_look(struct store *wanting, size_t most)
 {
     struct arena *arena = wanting->arena;
     const struct awaited_tree *own = own_tree(wanting);
-    if (atomic_exchange(&arena->unanchored, false))
+    if (atomic_exchange(&arena->sets.unanchored, false))
         for (struct heap *heap = heap_next_anchored(arena, NULL); heap;
              heap = heap_next_anchored(arena, heap))
             give_again(heap);
-    look_in(arena, &arena->awaited, most);
+    look_in(arena, &arena->sets.awaited, most);
     if (own)
         look_in(arena, own, most);
 }
@@ -293,7 +293,7 @@ static void add_of(struct wait_any *any, struct arena *arena, const struct await
 void awaited_add(struct wait_any *any, struct store *wanting)
 {
     const struct awaited_tree *own = own_tree(wanting);
-    add_of(any, wanting->arena, &wanting->arena->awaited);
+    add_of(any, wanting->arena, &wanting->arena->sets.awaited);
     if (own)
         add_of(any, wanting->arena, own);
 }
@@ -301,8 +301,8 @@ void awaited_add(struct wait_any *any, struct store *wanting)
 size_t awaited_waits(struct store *wanting)
 {
     const struct awaited_tree *own = own_tree(wanting);
-    mutex_lock(&wanting->arena->sets_lock);
-    size_t waits = wanting->arena->awaited.waits + (own ? own->waits : 0);
-    mutex_unlock(&wanting->arena->sets_lock);
+    mutex_lock(&wanting->arena->sets.lock);
+    size_t waits = wanting->arena->sets.awaited.waits + (own ? own->waits : 0);
+    mutex_unlock(&wanting->arena->sets.lock);
     return waits;
 }
