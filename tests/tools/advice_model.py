@@ -4,7 +4,7 @@
 """Why the advice on each recording is true: advice_model.py PROGRAM RECORDING... prints a line for each recording, and fails where one is not.
 
 Each figure of a sentence is computed again from the recording alone (truth.py). What a sentence says of other allocators is tried on a device
-of just that size: what "reserves 842 MiB" must run to its end on a device of 842 MiB. Where nothing is advised, no threshold of docs/report.md
+of just that size: what "reserves 842 MiB" must run to its end on a device of 842 MiB. Where nothing is advised, no threshold of advice.c
 is met, and a replay saves no more than that allows. Without a replay the sentences say "may"."""
 
 import concurrent.futures

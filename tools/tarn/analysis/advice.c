@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the advice: when something is worth a sentence, and the sentence. There is one function per
- * kind of advice. Each reads only the analysis and adds at most one piece of advice. The thresholds
- * are in docs/report.md. */
+ * kind of advice, with its thresholds. Each reads only the analysis and adds at most one piece of
+ * advice. docs/report.md says the kinds. */
 #include "analysis/advice.h"
 
 #include "analysis/category.h"
