@@ -4,7 +4,7 @@
 #
 # Installs into an empty folder, moves it, and builds and runs examples/consumer against it in each way that users have:
 # CMake and pkg-config, shared and static. Then looks at what the libraries carry and what is installed beside them. What is
-# uninstalled leaves nothing, and takes nothing else along.
+# uninstalled leaves nothing, and takes nothing else along. Where the build needs something that is missing, it says all of it and the remedy.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
@@ -115,3 +115,21 @@ left=$(find "$work/root" -type f -o -type l | sort | sed "s|$work/root||" | tr '
 [ ! -e "$work/root/usr/include/tarn" ] || fail "uninstalling left an empty folder"
 ! cmake -DMANIFEST="$work/nothing" -P "$TARN_SOURCE/cmake/uninstall.cmake" >"$work/said" 2>&1 || fail "uninstalled nothing, and said that all is well"
 grep -q 'nothing was installed' "$work/said" || fail "does not say why nothing can be uninstalled"
+
+echo "what is missing"
+mkdir "$work/bin"
+ln -s "$(command -v cmake)" "$(command -v ninja)" "$work/bin"
+# lacks WORD...: the build stops on a machine with the programs of $work/bin, and says each word.
+lacks()
+{
+    local word
+    rm -rf "$work/bare"
+    ! env -i PATH="$work/bin" ${with[@]+"${with[@]}"} cmake -S . -B "$work/bare" -G Ninja >"$work/said" 2>&1 || fail "builds without $1"
+    for word; do grep -qF -- "$word" <<<"$(tr -s '\n ' ' ' <"$work/said")" || fail "does not say \"$word\" but: $(cat "$work/said")"; done
+    ! grep -q CMAKE_C_COMPILER "$work/said" || fail "leaves it to CMake to say that there is no compiler"
+}
+lacks 'needs a C compiler' 'gcc libc6-dev pkg-config libzstd-dev libjansson-dev libsmartcols-dev zlib1g-dev'
+with=(CC='x86_64-linux-gnu-gcc -pthread') # which is what Debian's Python says
+lacks 'needs a C compiler, and there is none of these: x86_64-linux-gnu-gcc.' 'gcc libc6-dev pkg-config'
+with=(PATH="$PATH" CC="$CC" PKG_CONFIG_LIBDIR="$work/nothing")
+lacks 'needs libzstd, jansson, smartcols, zlib' 'libzstd-dev libjansson-dev libsmartcols-dev zlib1g-dev' '-DTARN_PROGRAM=OFF'
