@@ -35,3 +35,13 @@ def test_config_names_the_packages_own_library(tmp_path, monkeypatch):
     for arguments in ([], ["--cflag"]):
         with pytest.raises(SystemExit, match="usage"):
             command.config(arguments)
+
+
+@pytest.mark.parametrize("words", [["--config", "--cflags"], ["--cflags"]])
+def test_config_may_be_left_out(tmp_path, monkeypatch, capsys, words):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libtarn.so.0").touch()
+    monkeypatch.setattr(command, "PACKAGE", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tarn", *words])
+    command.main()
+    assert capsys.readouterr().out == f"-I{tmp_path}/include\n"

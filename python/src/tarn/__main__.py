@@ -2,7 +2,7 @@
 # Copyright (c) 2026 The tarn authors
 
 """`python -m tarn ARGUMENT...` and the command `tarn` of the package: the program `tarn`. `python -m tarn --config [--cflags] [--libs]` prints
-what a C compiler takes to build a program with the headers and the library of the package."""
+what a C compiler takes to build a program with the headers and the library of the package; `--config` may be left out."""
 
 import os
 import sys
@@ -23,8 +23,8 @@ def config(wanted: list[str]) -> str:
 
 def main() -> None:
     """Becomes the program, with this process's arguments."""
-    if sys.argv[1:2] == ["--config"]:
-        print(config(sys.argv[2:]))
+    if sys.argv[1:2] and sys.argv[1] in ("--config", "--cflags", "--libs"):
+        print(config([word for word in sys.argv[1:] if word != "--config"]))
         return
     try:
         path = program()
