@@ -93,6 +93,9 @@ grep -q 'a trial' "$work/err" || fail "does not say what is a trial"
 git tag "v$version"
 [ ! -e "$CHECKED" ] || fail "calls scripts/wheel-check where it is not asked to"
 (cd / && "$tree/scripts/release" --check --debian "$tree/build/release" >"$work/out" 2>"$work/err") || fail "refuses: $(cat "$work/err")"
+for words in 'sources are packed' 'wheels are made' 'wheels are tried' 'packages for bookworm' 'packages for trixie'; do
+    grep -qE "^release: the $words.*: [0-9]+ s$" "$work/out" || fail "does not say when the $words"
+done
 [ ! -s "$work/err" ] || fail "says of a release: $(cat "$work/err")"
 [ "$(uname -m)" != x86_64 ] || [ "$(cat "$CHECKED")" = 'bullseye bookworm trixie aarch64' ] || fail "tries $(cat "$CHECKED")"
 cd build/release
