@@ -64,6 +64,12 @@ def served():
             server.terminate()
 
 
+def checked():
+    found = json.loads(run(program(), "check", "--json"))
+    states = {contract["name"]: contract["state"] for contract in found["contracts"]}
+    assert found["version"] == tarn.__version__ and "ok" in states.values() and "failed" not in states.values(), states
+
+
 def shims():
     """A program on a fake CUDA driver. Without --quiet a shim that is not there would be a warning."""
     for options in ([], ["--audit"], ["--pool"]):
@@ -77,6 +83,7 @@ def main():
         library(Path(name))
         reports(Path(name))
         assert "runs with" in run(HERE / "program")  # C, by `--config`
+        checked()
         os.chdir("/")
     served()
     if not EMULATOR:  # which would have to run what `tarn run` becomes
