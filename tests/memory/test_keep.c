@@ -10,7 +10,6 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -32,8 +31,7 @@ static void sealed_blocks_are_there_after_a_kill(void **state)
     tarn_sealed_block first = found(pool, "first"), second = found(pool, "second");
     CHECK(first.bytes == 3 * MIB + 100 && first.data[0] == 7 && first.data[1] == 0);
     CHECK(holds(first.pointer, 3 * MIB, 3) && holds(second.pointer, 20 * MIB, 9));
-    if (!thread_sanitizer) /* which has other uses for those addresses */
-        CHECK(!kept.moved && first.pointer == told.first && second.pointer == told.second);
+    CHECK(!kept.moved && first.pointer == told.first && second.pointer == told.second);
 
     /* What was not sealed is free, and the rest is as any block. */
     size_t mapped = reserved();
@@ -316,8 +314,6 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
     uint64_t segments = kept.mapped / SEGMENT;
     CHECK(kept.blocks == 70 && segments >= 17 && kept.mapped == segments * SEGMENT);
     uint64_t wanted[KINDS] = {1, 0, 0, 0, segments, segments, 1, 0};
-    if (kept.moved) /* the wished addresses were taken */
-        wanted[0] = calls_of(0, "reserve") - before[0], wanted[1] = wanted[0] - 1;
     for (unsigned i = 0; i < KINDS; i++)
         CHECK(calls_of(0, kinds[i]) - before[i] == wanted[i]);
     const char *vendor = getenv("TARN_DRIVER");
@@ -408,8 +404,7 @@ static void pools_of_two_devices_are_kept_beside_each_other(void **state)
         OK(tarn_pool_keep(name, &options, &pools[i], &kept));
         CHECK(kept.blocks == 1 && kept.adopted);
         tarn_sealed_block block = found(pools[i], "same name");
-        CHECK(kept.moved == (block.pointer != told[i]));
-        CHECK(thread_sanitizer || !kept.moved);
+        CHECK(!kept.moved && block.pointer == told[i]);
         CHECK(holds(block.pointer, 12 * MIB, 100 + i));
     }
     for (int i = 0; i < 4; i++) {
@@ -452,7 +447,7 @@ static void check_survivor(const struct told *told)
     CHECK(kept.blocks == 3 && both_are_whole(pool));
     tarn_sealed_block third = found(pool, "third");
     CHECK(holds(third.pointer, 50 * MIB, 11));
-    CHECK(kept.moved || found(pool, "first").pointer == told->first);
+    CHECK(!kept.moved && found(pool, "first").pointer == told->first);
     OK(tarn_free(third.pointer));
     end_pool(pool);
     CHECK(lines_of_list("") == 1); /* "no pools" */
@@ -533,27 +528,29 @@ static void a_failed_adoption_loses_nothing(void **state)
     }
 }
 
-static void where_its_addresses_are_taken_it_is_somewhere_else(void **state)
+/* A pool whose addresses cannot be reserved leaves those alone at which it was to be, which another
+ * pool may have. */
+static void a_failed_reserve_ends_no_other_pool(void **state)
 {
     (void)state;
-    struct told told;
+    enum { POOLS = 16 }; /* as many as there are slots in the first place: the next is to be at 0 */
+    tarn_pool *pools[POOLS], *none = NULL;
+    tarn_keep_options options = small_segments();
     tarn_kept kept;
-    kill_side(filled(&told));
-    size_t page = 2 * MIB;
-    char *start = (char *)((uintptr_t)told.first & ~(uintptr_t)(page - 1));
-    void *taken =
-        mmap(start, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    tarn_pool *pool = keep("weights", &kept);
-    tarn_sealed_block first = found(pool, "first"), second = found(pool, "second");
-    CHECK(kept.moved == (first.pointer != told.first));
-    if (taken == start) {
-        CHECK(kept.moved && first.pointer != told.first && second.pointer != told.second);
-        CHECK(munmap(taken, page) == 0);
+    char name[16];
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    for (int i = 0; i < POOLS; i++) {
+        snprintf(name, sizeof name, "pool.%d", i);
+        pools[i] = keep(name, &kept);
     }
-    CHECK(holds(first.pointer, 3 * MIB, 3) && holds(second.pointer, 20 * MIB, 9));
-    OK(tarn_free(first.pointer));
-    OK(tarn_free(second.pointer));
-    OK(tarn_pool_release(pool));
+    OK(tarn_host_fail_set(kind_of("reserve"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pool_keep("one more", &options, &none, NULL), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    for (int i = 0; i < POOLS; i++) {
+        OK(tarn_free(alloc_in(pools[i], 0, MIB)));
+        OK(tarn_pool_release(pools[i]));
+    }
     nothing_is_left(0);
 }
 
@@ -627,7 +624,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_living_process_registers_with_a_new_owner),
         cmocka_unit_test(a_process_waits_for_an_owner_that_was_killed),
         cmocka_unit_test(a_failed_adoption_loses_nothing),
-        cmocka_unit_test(where_its_addresses_are_taken_it_is_somewhere_else),
+        cmocka_unit_test(a_failed_reserve_ends_no_other_pool),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -15,12 +15,25 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where pools are to lie: the same in every process, because nothing else is usually there. In
- * each, a slot has 1 TiB. All are below 2^47, where a process's addresses end. */
-static const uint64_t places[] = {UINT64_C(0x200000000000), UINT64_C(0x100000000000),
-                                  UINT64_C(0x400000000000)};
-#define SLOT_BYTES ((uint64_t)1 << 40)
-#define SLOTS_OF_PLACE 16u
+/* Where pools are to lie: the same in every process, because nothing else is usually there. In each
+ * place, a pool has the addresses of its slot. Linux has programs from two thirds of 2^47 on
+ * (ELF_ET_DYN_BASE), and libraries and stacks from the end of 2^47 downwards. The shadow memory of
+ * the address sanitizer ends 2 GiB behind 2^44 (compiler-rt/lib/asan/asan_mapping.h). CUDA has
+ * addresses from 8 to 24 GiB and at 1 TiB (the maps in issue 8 of CRAC-early-development). The last
+ * place is for processes that have no other: those under the thread sanitizer, which leaves them
+ * the first 512 GiB (compiler-rt/lib/tsan/rtl/tsan_platform.h), and those with addresses of 39
+ * bits. There all slots are tried, and near ones late: other pools may be about to be there. */
+#define GIB UINT64_C(0x40000000)
+static const struct place {
+    uint64_t start, stride;
+    uint32_t slots;
+} places[] = {
+    {UINT64_C(0x200000000000), 1024 * GIB, 16},
+    {UINT64_C(0x300000000000), 1024 * GIB, 16},
+    {UINT64_C(0x400000000000), 1024 * GIB, 16},
+    {64 * GIB, 64 * GIB, 7},
+};
+enum { PLACES = sizeof places / sizeof *places, TRIES = PLACES + 6 };
 
 /* Over the calls that map a segment, or give a new peer access to all: each segment is either
  * mapped with the peer, or among those that it is given. */
@@ -38,24 +51,33 @@ static tarn_status reserve(const struct keep *keep, uint64_t wish, uintptr_t *ba
                        driver->reserve(keep->device->number, keep->window, granule, base));
 }
 
+/* What is tried as number `i`, for a pool with this slot. */
+static uint64_t wish_of(unsigned i, uint32_t slot)
+{
+    unsigned more = i < PLACES ? 0 : i - PLACES + 1;
+    const struct place *place = &places[i - more];
+    return place->start + (slot + 3 * more) % place->slots * place->stride;
+}
+
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot)
 {
-    uintptr_t base = 0;
-    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
-        uint64_t wished = wish ? wish : places[i] + (slot % SLOTS_OF_PLACE) * SLOT_BYTES;
+    unsigned next = 0;
+    uint64_t wished = wish ? wish : wish_of(next++, slot);
+    for (;;) {
+        uintptr_t base;
         tarn_status status = reserve(keep, wished, &base);
-        if (status || base == wished || i == sizeof places / sizeof *places - 1) {
-            keep->base = base;
+        if (status)
             return status;
+        if (base == wished || next == TRIES) {
+            keep->base = base;
+            return TARN_OK;
         }
-        if (wish)
-            wish = 0; /* somewhere else, then */
         status =
             device_note(keep->device, driver->unreserve(keep->device->number, base, keep->window));
         if (status)
             return status;
+        wished = wish_of(next++, slot);
     }
-    return TARN_OK;
 }
 
 void window_unreserve(struct keep *keep)
