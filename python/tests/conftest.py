@@ -5,6 +5,7 @@
 one of its own, by the fixture `python`."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,15 +19,30 @@ import pytest  # noqa: E402
 
 @pytest.fixture
 def python():
-    """Runs a text as a program, and gives what it printed. It must end with status 0."""
+    """Runs a text as a program, and gives what it printed. It must end with status 0, or `dies` by SIGKILL."""
 
-    def run(text, **environment):
-        ended = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
+    def run(text, dies=False, **environment):
+        ended = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300,
                                env={**os.environ, **environment})
-        assert ended.returncode == 0, ended.stderr
+        assert ended.returncode == (-signal.SIGKILL if dies else 0), ended.stderr
         return ended.stdout
 
     return run
+
+
+@pytest.fixture
+def owner(tmp_path, monkeypatch):
+    """An owner of kept pools, which the variable TARN_KEEP names."""
+    if "TARN_PROGRAM" not in os.environ:
+        pytest.skip("needs the program `tarn` (TARN_PROGRAM)")
+    path = str(tmp_path / "keep")
+    process = subprocess.Popen([os.environ["TARN_PROGRAM"], "keep", "--socket", path], stdout=subprocess.PIPE, text=True)
+    assert "listening" in process.stdout.readline()
+    monkeypatch.setenv("TARN_KEEP", path)
+    yield
+    process.terminate()
+    assert process.wait() == 0
+    process.stdout.close()
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,6 @@
 """Kept pools: a process that seals blocks is killed, and the next one has them."""
 
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -29,22 +26,15 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture
-def owner(tmp_path, monkeypatch):
-    path = str(tmp_path / "keep")
-    process = subprocess.Popen([os.environ["TARN_PROGRAM"], "keep", "--socket", path], stdout=subprocess.PIPE, text=True)
-    assert "listening" in process.stdout.readline()
-    monkeypatch.setenv("TARN_KEEP", path)
-    yield path
-    process.terminate()
-    assert process.wait() == 0
-    process.stdout.close()
+def seal(pool, size, value, data=b""):
+    """Seals a block of a value under "layer.0"."""
+    block = pool.alloc(size)
+    numpy.asarray(block)[:] = value
+    return pool.seal(block, "layer.0", data)
 
 
-@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
-def test_the_next_process_has_the_blocks(owner):
-    first = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True)
-    assert first.returncode == -signal.SIGKILL and first.stdout == "ready\n", first.stderr
+def test_the_next_process_has_the_blocks(owner, python):
+    assert python(FIRST, dies=True) == "ready\n"
     pool = tarn.keep("weights", wait=10)
     assert (pool.kept.adopted, pool.kept.blocks, pool.kept.bytes) == (True, 1, 5 << 20)
     found = pool.sealed("layer.0")
@@ -65,13 +55,10 @@ def test_the_next_process_has_the_blocks(owner):
     pool.close()
 
 
-@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
 def test_a_pool_becomes_a_file(owner, tmp_path):
     path = tmp_path / "weights.pool"
     pool, other = tarn.keep("weights", segment=8 << 20), tarn.keep("others", segment=8 << 20)
-    block = pool.alloc(3 << 20)
-    numpy.asarray(block)[:] = 9
-    sealed = pool.seal(block, "layer.0", b"bf16")
+    sealed = seal(pool, 3 << 20, 9, b"bf16")
     pool.save(path)
     other.load(path)
     found = other.sealed("layer.0")
@@ -117,10 +104,8 @@ except ValueError:
 """
 
 
-@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
-def test_arrays_are_found_in_their_type_and_shape(owner):
-    first = subprocess.run([sys.executable, "-c", ARRAYS], capture_output=True, text=True)
-    assert first.returncode == -signal.SIGKILL, first.stderr
+def test_arrays_are_found_in_their_type_and_shape(owner, python):
+    python(ARRAYS, dies=True)
     pool = tarn.keep("weights", wait=10)
     assert (numpy.asarray(pool.sealed("matrix").array) == numpy.arange(12).reshape(3, 4)).all()
     assert numpy.from_dlpack(pool.sealed("number").array) == 0 and numpy.asarray(pool.sealed("number").array).dtype == "<i8"
@@ -135,12 +120,9 @@ def test_arrays_are_found_in_their_type_and_shape(owner):
     pool.close()
 
 
-@pytest.mark.skipif("TARN_PROGRAM" not in os.environ, reason="needs the program `tarn` (TARN_PROGRAM)")
 def test_it_sleeps(owner):
     pool = tarn.keep("weights", segment=8 << 20)
-    block = pool.alloc(3 << 20)
-    numpy.asarray(block)[:] = 9
-    sealed = pool.seal(block, "layer.0")
+    sealed = seal(pool, 3 << 20, 9)
     slept = tarn.sleep()
     assert pool.is_suspended and [item.reason for item in slept.residue if item.pool == pool.id] == ["kept"]
     tarn.wake()
