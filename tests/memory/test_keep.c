@@ -82,6 +82,56 @@ static void a_pool_is_given_only_when_its_process_has_ended(void **state)
     nothing_is_left(0);
 }
 
+static void adopt_at_once(int socket)
+{
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    say(socket, 'r');
+    hear(socket, 'g');
+    tarn_status status = tarn_pool_keep("weights", &options, &pool, NULL);
+    CHECK(status == TARN_OK || status == TARN_ERROR_BUSY);
+    say(socket, status ? 'b' : 'y');
+    hear(socket, 'e');
+}
+
+/* Of several that ask for a pool at once one gets it, whether there is one, or it is to be made. */
+static void one_of_many_gets_a_pool(void **state)
+{
+    (void)state;
+    enum { MANY = 6 };
+    struct told told;
+    tarn_kept kept;
+    for (int filled_before = 0; filled_before < 2; filled_before++) {
+        struct side sides[MANY];
+        int got = 0;
+        if (filled_before)
+            kill_side(filled(&told));
+        for (int i = 0; i < MANY; i++)
+            sides[i] = start_side("adopt at once", SOCK_STREAM);
+        for (int i = 0; i < MANY; i++)
+            hear(sides[i].socket, 'r');
+        for (int i = 0; i < MANY; i++)
+            say(sides[i].socket, 'g');
+        for (int i = 0; i < MANY; i++) {
+            char word = 0;
+            receive_all(sides[i].socket, &word, 1);
+            CHECK(word == 'y' || word == 'b');
+            got += word == 'y';
+        }
+        CHECK(got == 1);
+        for (int i = 0; i < MANY; i++)
+            kill_side(sides[i]);
+        tarn_pool *pool = keep("weights", &kept);
+        CHECK(kept.adopted && kept.blocks == (filled_before ? 2 : 0));
+        if (filled_before) {
+            CHECK(both_are_whole(pool));
+            end_pool(pool);
+        } else {
+            OK(tarn_pool_release(pool));
+        }
+    }
+}
+
 /* Has closed all descriptors that it does not know, as daemons do. */
 static void fill_and_close(int socket)
 {
@@ -183,6 +233,8 @@ static void a_seal_is_refused_with_its_reason(void **state)
 static void what_a_kept_pool_cannot_do_it_says(void **state)
 {
     (void)state;
+    static char longest[10001];
+    tarn_sealed_block sealed = {.size = sizeof sealed};
     tarn_kept kept;
     tarn_share *share = NULL;
     tarn_pool *pool = keep("weights", &kept), *second = NULL;
@@ -192,6 +244,13 @@ static void what_a_kept_pool_cannot_do_it_says(void **state)
     GIVES(tarn_pool_keep("weights", &options, &second, NULL), TARN_ERROR_BUSY);
     GIVES(tarn_pool_keep("", &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_keep(NULL, &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    memset(longest, 'n', sizeof longest - 1);
+    GIVES(tarn_pool_keep(longest, &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_block_seal(block, longest, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_block_find(pool, longest, &sealed), TARN_ERROR_INVALID_ARGUMENT);
+    options.socket = longest;
+    GIVES(tarn_pool_keep("other", &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    options.socket = NULL;
     options.segment = 1000;
     GIVES(tarn_pool_keep("other", &options, &second, NULL), TARN_ERROR_INVALID_ARGUMENT);
     options.segment = 0;
@@ -594,6 +653,8 @@ static int as_other_side(const char *role, int socket)
         two_on_two_devices(socket);
     else if (strcmp(role, "survive owner") == 0)
         survive_owner(socket);
+    else if (strcmp(role, "adopt at once") == 0)
+        adopt_at_once(socket);
     else if (strcmp(role, "fill and close") == 0)
         fill_and_close(socket);
     else
@@ -610,6 +671,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sealed_blocks_are_there_after_a_kill),
         cmocka_unit_test(a_pool_is_given_only_when_its_process_has_ended),
+        cmocka_unit_test(one_of_many_gets_a_pool),
         cmocka_unit_test(a_process_that_closed_its_files_has_its_pool),
         cmocka_unit_test(a_child_of_its_process_is_named),
         cmocka_unit_test(a_seal_is_refused_with_its_reason),
