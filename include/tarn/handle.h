@@ -230,7 +230,7 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
  * valid; bind it again before the handle is used.
  *   TARN_ERROR_INVALID_STREAM     `bind`: also a stream of another device
  *   TARN_ERROR_INVALID_ARGUMENT   `bind`: not a lease, or one that was returned
- *   TARN_ERROR_BUSY               `bind`: also between tarn_workspace_begin_of() and
+ *   TARN_ERROR_BUSY               `bind`: also between tarn_workspace_begin() and
  *                                 tarn_workspace_end() */
 typedef struct tarn_lease {
     void *handle;    /* the vendor's */
@@ -243,7 +243,7 @@ TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream strea
 /* Returns a lease and clears `lease`. It makes no vendor call. After tarn_shutdown() it still
  * returns TARN_OK; the handle then stays until the process ends.
  *   TARN_ERROR_INVALID_ARGUMENT   not a lease, or one that was returned
- *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin_of() and
+ *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin() and
  *                                 tarn_workspace_end() */
 TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 
@@ -390,23 +390,23 @@ TARN_API tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy,
  *                                 unknown */
 TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
 
-/* Return the workspace for libraries that take it as an argument (cuBLASLt, hipBLASLt), under every
- * policy. `get` returns the workspace of the calling thread's handle for `stream` and its device.
- * It is valid until the thread asks for the library's handle or workspace again, on another stream
- * or after a clear. `get_of` returns the workspace of a lease and the stream that it is bound to,
- * valid until the lease is bound or returned, or a clear. Otherwise they fail as tarn_handle_get()
- * does.
+/* Returns the workspace for libraries that take it as an argument (cuBLASLt, hipBLASLt), under
+ * every policy. With `lease` NULL it is the workspace of the calling thread's handle for `stream`
+ * and its device, valid until the thread asks for the library's handle or workspace again, on
+ * another stream or after a clear. With a lease of `library`, it is that of the lease and the stream
+ * that it is bound to, valid until the lease is bound or returned, or a clear; `stream` is
+ * TARN_STREAM_NONE. Otherwise fails as tarn_handle_get() does.
  *   TARN_ERROR_NOT_SUPPORTED      the library takes no workspace as an argument
- *   TARN_ERROR_INVALID_ARGUMENT   `get_of`: not a lease, or one that was returned
- *   TARN_ERROR_INVALID_STREAM     `get_of`: the lease's stream was retired */
-TARN_API tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream, void **pointer,
-                                        size_t *size);
-TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **pointer, size_t *size);
+ *   TARN_ERROR_INVALID_ARGUMENT   not a lease, one that was returned, or one of another library; or
+ *                                 a lease and a stream
+ *   TARN_ERROR_INVALID_STREAM     the lease's stream was retired */
+TARN_API tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream,
+                                        const tarn_lease *lease, void **pointer, size_t *size);
 
 /* Bracket calls that need a workspace: `begin` returns a handle with a workspace, and `end` frees
- * the workspace. `begin` uses the calling thread's handle for `stream`, `begin_of` the handle of a
- * lease. Begin fails as tarn_handle_get() does. Under CACHED, and during a capture, begin is an
- * ordinary get and end does nothing.
+ * the workspace. The handle is the calling thread's for `stream`, or that of a lease, as for
+ * tarn_workspace_get(). Begin fails as tarn_handle_get() does. Under CACHED, and during a capture,
+ * begin is an ordinary get and end does nothing.
  *
  * The same thread calls begin and end; for a lease, the holder of the lease calls end. In between,
  * the thread must not exit or change the device, and the stream must not join a capture. After a
@@ -416,8 +416,9 @@ TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **point
  *   TARN_ERROR_LIBRARY            `end`: the library refuses to release the memory, which is
  *                                 leaked, because the handle may still use it; `call` is cleared
  *                                 all the same
- *   TARN_ERROR_INVALID_ARGUMENT   `end`: `call` did not come from a begin, or is a copy of one that
- *                                 has ended */
+ *   TARN_ERROR_INVALID_ARGUMENT   `begin`: as tarn_workspace_get(). `end`: `call` did not come from a
+ *                                 begin, or is a copy of one that has ended
+ *   TARN_ERROR_INVALID_STREAM     `begin`: also if the lease's stream was retired */
 typedef struct tarn_workspace_call {
     void *handle;  /* the thread's or the lease's */
     void *pointer; /* NULL if the workspace was not created for this call */
@@ -425,8 +426,7 @@ typedef struct tarn_workspace_call {
     void *owner;   /* private to tarn */
 } tarn_workspace_call;
 TARN_API tarn_status tarn_workspace_begin(tarn_library library, tarn_stream stream,
-                                          tarn_workspace_call *call);
-TARN_API tarn_status tarn_workspace_begin_of(const tarn_lease *lease, tarn_workspace_call *call);
+                                          const tarn_lease *lease, tarn_workspace_call *call);
 TARN_API tarn_status tarn_workspace_end(tarn_workspace_call *call);
 
 /* Which workspaces to clear. */

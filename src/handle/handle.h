@@ -281,6 +281,11 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
                            void **pointer, size_t *size);
 tarn_status workspace_call_begin(struct handle *handle, struct stream *stream,
                                  tarn_workspace_call *call);
+/* The same for the handle of a lease of `library`, and the stream that it is bound to. */
+tarn_status lease_workspace(const tarn_lease *lease, tarn_library library, void **pointer,
+                            size_t *size);
+tarn_status lease_workspace_begin(const tarn_lease *lease, tarn_library library,
+                                  tarn_workspace_call *call);
 
 /* Called by the owner with handle->lock held: the workspace that the handle should have; NULL if
  * the policy sets none. To create one, the lock is released meanwhile. */

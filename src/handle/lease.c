@@ -145,15 +145,22 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     return status;
 }
 
-/* Claims the handle of a lease and binds it again to its stream, so that it no longer uses cleared
- * workspaces. */
-static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
+/* Claims the handle of a lease of `library` and binds it again to its stream, so that it no longer
+ * uses cleared workspaces. */
+static tarn_status lease_renew(const tarn_lease *given, tarn_library library,
+                               struct handle **result)
 {
     struct handle *handle = lease_claim(given);
     if (!handle)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     struct stream *stream = handle->used_on;
-    tarn_status status = stream_refuse_foreign(stream, "a handle");
+    tarn_status status = TARN_OK;
+    if (handle->library->number != library)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "the lease is of library %d (%s), and the call names library %d",
+                        handle->library->number, handle->library->row->name, library);
+    if (!status)
+        status = stream_refuse_foreign(stream, "a handle");
     if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) !=
                        handle->used_incarnation)
         status = failed(TARN_ERROR_INVALID_STREAM,
@@ -167,16 +174,15 @@ static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
     return status;
 }
 
-tarn_status tarn_workspace_get_of(const tarn_lease *given, void **pointer, size_t *size)
+tarn_status lease_workspace(const tarn_lease *given, tarn_library library, void **pointer,
+                            size_t *size)
 {
     struct holder *holder = NULL;
     struct handle *handle = NULL;
-    if (!pointer || !size)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    status = lease_renew(given, &handle);
+    status = lease_renew(given, library, &handle);
     if (!status) {
         status = workspace_refuse_in_handle(handle->library);
         if (!status)
@@ -187,16 +193,15 @@ tarn_status tarn_workspace_get_of(const tarn_lease *given, void **pointer, size_
     return status;
 }
 
-tarn_status tarn_workspace_begin_of(const tarn_lease *given, tarn_workspace_call *call)
+tarn_status lease_workspace_begin(const tarn_lease *given, tarn_library library,
+                                  tarn_workspace_call *call)
 {
     struct holder *holder = NULL;
     struct handle *handle = NULL;
-    if (!call)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    status = lease_renew(given, &handle);
+    status = lease_renew(given, library, &handle);
     if (!status) {
         status = workspace_call_begin(handle, handle->stream, call);
         lease_unclaim(handle, given);

@@ -322,8 +322,18 @@ static struct handle *lender_for(struct holder *holder, const struct entry *entr
                                               : NULL;
 }
 
-tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **pointer,
-                               size_t *size)
+/* The stream of a lease is known: a call that names another one means something else. */
+static tarn_status refuse_stream_of_lease(tarn_stream stream)
+{
+    return stream == TARN_STREAM_NONE
+               ? TARN_OK
+               : failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "a lease is bound to its stream: pass TARN_STREAM_NONE with it, or bind it "
+                        "to another one by tarn_handle_lease_bind()");
+}
+
+tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, const tarn_lease *lease,
+                               void **pointer, size_t *size)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -332,6 +342,10 @@ tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **p
     if (!pointer || !size)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
     tarn_status status = process_check();
+    if (!status && lease)
+        status = refuse_stream_of_lease(value);
+    if (!status && lease)
+        return lease_workspace(lease, library, pointer, size);
     if (!status)
         status = entry_find(library, &entry);
     if (!status)
@@ -414,7 +428,8 @@ tarn_status workspace_call_begin(struct handle *handle, struct stream *stream,
     return status;
 }
 
-tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_workspace_call *call)
+tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, const tarn_lease *lease,
+                                 tarn_workspace_call *call)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -422,9 +437,13 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_w
     struct handle *handle = NULL;
     if (!call)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
-    tarn_status status = call_begin(&holder);
+    tarn_status status = lease ? process_check() : call_begin(&holder);
+    if (!status && lease)
+        status = refuse_stream_of_lease(value);
     if (status)
         return status;
+    if (lease)
+        return lease_workspace_begin(lease, library, call);
     status = entry_find(library, &entry);
     if (!status)
         status = stream_find(value, thread_device(), &stream);

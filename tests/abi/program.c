@@ -459,12 +459,12 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value));
+    OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace &&
           call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
-    OK(tarn_workspace_begin(library, second_stream, &call.value));
+    OK(tarn_workspace_begin(library, second_stream, NULL, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace);
     OK(tarn_workspace_end(&call.value));
@@ -497,13 +497,13 @@ static void modes_and_plain_handles(tarn_library library)
                             NULL));
     OK(tarn_handle_lease(library, second_stream, &lease.value));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    OK(tarn_workspace_begin_of(&lease.value, &call.value));
+    OK(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease.value, &call.value));
     UNTOUCHED_BEHIND(lease);
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
     OK(tarn_handle_return(&lease.value));
-    CHECK(tarn_workspace_get(library, second_stream, &handle, &given_size) ==
+    CHECK(tarn_workspace_get(library, second_stream, NULL, &handle, &given_size) ==
           TARN_ERROR_NOT_SUPPORTED);
 }
 

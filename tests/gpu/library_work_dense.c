@@ -85,7 +85,7 @@ static const char *queue_cublaslt(struct job *job, void *handle)
     const float one = 1, zero = 0;
     void *workspace = NULL, *layout = job->object[1];
     size_t size = 0;
-    if (tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &workspace, &size))
+    if (tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &workspace, &size))
         return tarn_last_error();
     return JOB_CALL(cublasLtMatmul, handle, job->object[0], &one, job->device[0], layout,
                     job->device[1], layout, &zero, job->device[2], layout, job->device[2], layout,

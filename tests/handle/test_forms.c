@@ -25,7 +25,7 @@ static void test_a_call_has_its_workspace_on_the_stream_that_is_named(void **sta
     struct fake_handle *handle = get(library);
     assert_ptr_equal(handle->stream, native(TARN_STREAM_LEGACY));
 
-    assert_ok(tarn_workspace_begin(library, stream, &call));
+    assert_ok(tarn_workspace_begin(library, stream, NULL, &call));
     assert_ptr_equal(call.handle, handle);
     assert_ptr_equal(handle->stream, native(stream));
     assert_ptr_equal(handle->workspace, call.pointer);
@@ -36,8 +36,8 @@ static void test_a_call_has_its_workspace_on_the_stream_that_is_named(void **sta
     assert_ptr_equal(get(library)->stream, native(TARN_STREAM_LEGACY));
 
     assert_ok(tarn_stream_return(stream));
-    assert_status(tarn_workspace_begin(library, stream, &call), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_workspace_begin(library, TARN_STREAM_LEGACY, NULL),
+    assert_status(tarn_workspace_begin(library, stream, NULL, &call), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_LEGACY, NULL, NULL),
                   TARN_ERROR_INVALID_ARGUMENT);
 }
 
@@ -62,7 +62,7 @@ static void test_a_lease_has_a_workspace_for_a_call(void **state)
     assert_ok(tarn_handle_lease(library, stream, &lease));
     struct fake_handle *handle = lease.handle;
 
-    assert_ok(tarn_workspace_begin_of(&lease, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease, &call));
     void *pointer = call.pointer;
     assert_ptr_equal(call.handle, handle);
     assert_ptr_equal(handle->workspace, pointer);
@@ -75,15 +75,19 @@ static void test_a_lease_has_a_workspace_for_a_call(void **state)
     assert_false(is_memory(pointer));
 
     assert_ok(tarn_handle_lease_bind(&lease, other));
-    assert_ok(tarn_workspace_begin_of(&lease, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease, &call));
     assert_ptr_equal(handle->stream, native(other));
     assert_ok(tarn_workspace_end(&call));
+    assert_refused(tarn_workspace_begin(library, other, &lease, &call), TARN_ERROR_INVALID_ARGUMENT,
+                   "TARN_STREAM_NONE");
+    assert_refused(tarn_workspace_begin(library + 1, TARN_STREAM_NONE, &lease, &call),
+                   TARN_ERROR_INVALID_ARGUMENT, "is of library");
     assert_ok(tarn_stream_retire(other));
-    assert_refused(tarn_workspace_begin_of(&lease, &call), TARN_ERROR_INVALID_STREAM,
-                   "tarn_handle_lease_bind()");
+    assert_refused(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease, &call),
+                   TARN_ERROR_INVALID_STREAM, "tarn_handle_lease_bind()");
     assert_ok(tarn_handle_return(&lease));
-    assert_status(tarn_workspace_begin_of(&none, &call), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_workspace_begin_of(NULL, &call), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_NONE, &none, &call),
+                  TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(tarn_stream_return(stream));
     driver->stream_destroy(THIS_DEVICE, made);
 }
@@ -110,7 +114,7 @@ static void test_a_lease_lets_go_of_what_was_cleared(void **state)
     in_thread(clear_as_another, &cleared);
     assert_int_equal(cleared.deferred, 1 << 20);
     assert_true(is_memory(before));
-    assert_ok(tarn_workspace_begin_of(&lease, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease, &call));
     assert_null(call.pointer);
     assert_ptr_not_equal(handle->workspace, before);
     assert_true(is_memory(handle->workspace) && !is_memory(before));

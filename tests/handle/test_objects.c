@@ -36,7 +36,7 @@ static void an_invalid_call_is_refused(void **state)
     tarn_library library = fake_register(0, true);
     assert_ok(tarn_workspace_size_set(library, 65536));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     assert_true(call.owner && call.pointer);
     void *owners[] = {(void *)8, here, (char *)call.owner + 8, call.handle, (void *)UINTPTR_MAX};
     for (size_t i = 0; i < sizeof owners / sizeof *owners; i++) {

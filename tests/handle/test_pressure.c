@@ -201,7 +201,7 @@ static int handles_that_stay(void)
         streams[i] = new_stream();
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_stream_set(streams[0]));
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT,
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL,
                                    &call)); /* the first is in a call, the second's stream
                                                captures */
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));

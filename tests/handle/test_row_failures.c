@@ -89,12 +89,12 @@ static void use_workspaces(void)
     OK(tarn_handle_stats_get(library, 0, &stats));
     if (!stats.workspace_bytes)
         return;
-    tarn_status status = tarn_workspace_get(library, TARN_STREAM_CURRENT, &pointer, &size);
+    tarn_status status = tarn_workspace_get(library, TARN_STREAM_CURRENT, NULL, &pointer, &size);
     if (status != TARN_ERROR_NOT_SUPPORTED)
         (void)TRY(status);
     CHECK(!status || (pointer == &pointer && size == 7));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    if (TRY(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)))
+    if (TRY(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call)))
         (void)TRY(tarn_workspace_end(&call));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }

@@ -85,8 +85,8 @@ static void *ask_and_keep(void *argument)
 {
     struct asking *asking = argument;
     size_t size = 0;
-    asking->status =
-        tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &asking->pointer, &size);
+    asking->status = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL,
+                                        &asking->pointer, &size);
     pthread_barrier_wait(&asking->barrier); /* others clear all */
     pthread_barrier_wait(&asking->barrier);
     asking->usable = tarn_usable_size_get(asking->pointer, &size);
@@ -139,7 +139,8 @@ static void the_workspace_of_cublaslt_stays_while_its_handle_is_asked_for(void *
         assert_ok(tarn_stream_lease(0, 0, &streams[i]));
     for (int other = 0; other < 3; other++) {
         assert_ok(tarn_stream_set(streams[0]));
-        assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size));
+        assert_ok(
+            tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &pointer, &size));
         assert_ok(tarn_capture_begin(streams[1], TARN_CAPTURE_RELAXED));
         assert_ok(tarn_capture_end(streams[1], &graph));
         assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLASLT, streams[other == 1], &handle));
@@ -171,35 +172,37 @@ static void the_workspace_of_cublaslt_is_asked_for(void **state)
     size_t size = 0, usable = 0;
     tarn_workspace_cleared cleared;
     tarn_stream before, streams[2];
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &size),
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, NULL, &size),
                   TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &first, NULL),
-                  TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &first, &size),
+    assert_status(
+        tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &first, NULL),
+        TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, NULL, &first, &size),
                   TARN_ERROR_NOT_SUPPORTED);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUSPARSE, TARN_STREAM_CURRENT, &first, &size),
-                  TARN_ERROR_NOT_SUPPORTED);
+    assert_status(
+        tarn_workspace_get(TARN_LIBRARY_CUSPARSE, TARN_STREAM_CURRENT, NULL, &first, &size),
+        TARN_ERROR_NOT_SUPPORTED);
     assert_null(first);
 
     assert_ok(tarn_stream_get(0, &before));
     for (int i = 0; i < 2; i++)
         assert_ok(tarn_stream_lease(0, 0, &streams[i]));
     assert_ok(tarn_stream_set(streams[0]));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &first, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &first, &size));
     assert_ok(tarn_usable_size_get(first, &usable));
     assert_true(size == MIB && usable >= size);
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &again, &size));
     assert_ptr_equal(again, first);
     assert_ok(tarn_stream_set(streams[1]));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &other, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &other, &size));
     assert_true(other != first && size == MIB);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 
     /* A larger one is another; the smaller ones are given back by the clear, the one of this stream
      * with them. */
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, 4 << 20));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &again, &size));
     assert_true(size >= 4 * MIB);
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, -1));
     assert_ok(workspaces_clear_all(&cleared));
@@ -366,11 +369,11 @@ static void no_workspace_is_for_another_threads_stream(void **state)
         (void)tarn_workspace_policy_set((tarn_workspace_policy)policy, NULL);
         get[policy] = tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle);
         begin[policy] =
-            tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &calls[policy]);
+            tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, NULL, &calls[policy]);
         if (!begin[policy])
             (void)tarn_workspace_end(&(tarn_workspace_call){.owner = calls[policy].owner});
         by_call[policy] =
-            tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size);
+            tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &pointer, &size);
     }
     (void)tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL);
     (void)tarn_stream_set(TARN_STREAM_LEGACY);
@@ -397,33 +400,40 @@ static void a_workspace_by_call_is_the_streams(void **state)
     size_t size = 0;
     assert_ok(tarn_stream_lease(0, 0, &stream));
     assert_ok(tarn_stream_lease(0, 0, &other));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &mine, &size));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, &named, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &mine, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, NULL, &named, &size));
     assert_ptr_not_equal(mine, named);
     assert_ok(tarn_stream_set(stream));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &again, &size));
     assert_ptr_equal(again, named);
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
 
     assert_ok(tarn_handle_lease(TARN_LIBRARY_CUBLASLT, stream, &lease));
-    assert_ok(tarn_workspace_get_of(&lease, &leased, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &leased, &size));
     assert_ptr_not_equal(leased, named);
-    assert_ok(tarn_workspace_get_of(&lease, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &again, &size));
     assert_ptr_equal(again, leased);
     assert_ok(workspaces_clear_stream(stream, &cleared));
     assert_int_equal(cleared.freed, size);    /* ours */
     assert_int_equal(cleared.deferred, size); /* whoever has the lease may be about to use its
                                                  own */
-    assert_ok(tarn_workspace_get_of(&lease, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &again, &size));
     assert_ok(tarn_handle_lease_bind(&lease, other));
-    assert_ok(tarn_workspace_get_of(&lease, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &again, &size));
     assert_ok(workspaces_clear_stream(other, &cleared));
     assert_int_equal(cleared.deferred, size);
     assert_ok(tarn_handle_return(&lease));
-    assert_status(tarn_workspace_get_of(&lease, &again, &size), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(
+        tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &again, &size),
+        TARN_ERROR_INVALID_ARGUMENT);
 
     assert_ok(tarn_handle_lease(TARN_LIBRARY_CUBLAS, stream, &blas));
-    assert_status(tarn_workspace_get_of(&blas, &again, &size), TARN_ERROR_NOT_SUPPORTED);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &blas, &again, &size),
+                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, stream, &blas, &again, &size),
+                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_NONE, &blas, &again, &size),
+                  TARN_ERROR_NOT_SUPPORTED);
     assert_ok(tarn_handle_return(&blas));
     assert_ok(workspaces_clear_all(NULL));
     assert_ok(tarn_stream_return(stream));

@@ -42,7 +42,7 @@ static void *lt_on(tarn_stream stream, size_t wanted)
 {
     void *pointer = NULL;
     size_t size = 0;
-    OK(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, &pointer, &size));
+    OK(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, NULL, &pointer, &size));
     CHECK(size == wanted);
     return pointer;
 }
@@ -191,7 +191,7 @@ static void others_have_their_own(void)
     start("1");
     void *blas = blas_on(first);
     OK(tarn_handle_lease(TARN_LIBRARY_CUBLASLT, first, &lease));
-    OK(tarn_workspace_get_of(&lease, &pointer, &size));
+    OK(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_NONE, &lease, &pointer, &size));
     CHECK(pointer != blas && size == MIB);
     OK(tarn_handle_return(&lease));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));

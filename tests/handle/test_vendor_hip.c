@@ -234,11 +234,11 @@ static const char *capture_own_memory(const struct subject *subject)
         tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) || !rocblas_manages(handle))
         return "under this policy the library has its own memory";
     if (tarn_capture_begin(pair[0], TARN_CAPTURE_RELAXED) ||
-        tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) ||
+        tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, NULL, &call) ||
         call.handle != handle || call.pointer || tarn_workspace_end(&call) ||
         tarn_capture_end(pair[0], &graph) || !graph)
         return "a capture with the library's memory";
-    if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) ||
+    if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, NULL, &call) ||
         call.handle != handle || call.pointer || tarn_workspace_end(&call) ||
         !rocblas_manages(handle))
         return "a call has no workspace";
@@ -318,7 +318,7 @@ static void scenario_no_virtual_memory(void)
     NEED(bytes_ever() - before == 3 * MIB);
     tarn_workspace_call call = {0};
     NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL) == TARN_OK);
-    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &call) == TARN_OK &&
+    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, NULL, &call) == TARN_OK &&
          call.handle && call.pointer);
     NEED(tarn_workspace_end(&call) == TARN_OK);
 }

@@ -213,7 +213,8 @@ static void test_policies(void **state)
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     struct fake_handle *handle = get(library);
     assert_non_null(handle->workspace);
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)); /* under CACHED a get */
+    assert_ok(
+        tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call)); /* under CACHED a get */
     assert_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
@@ -225,7 +226,7 @@ static void test_policies(void **state)
     assert_int_equal(policy, TARN_WORKSPACE_LIBRARY);
     get(library);
     assert_null(handle->workspace);
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     assert_ptr_equal(call.handle, handle);
     assert_non_null(call.pointer);
     assert_ptr_equal(handle->workspace, call.pointer);
@@ -240,13 +241,13 @@ static void test_policies(void **state)
     assert_ok(tarn_workspace_end(&call));
 
     /* The stream changes meanwhile */
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     assert_ok(tarn_handle_get(library, new_stream(), &got));
     assert_null(handle->workspace);
     assert_ok(tarn_workspace_end(&call));
 
     uint64_t leaked = workspace_stats().leaked_bytes; /* the library does not let go of it */
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     pointer = call.pointer;
     fake_fail(FAKE_SET_STREAM, 1, 7);
     assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_stream");
@@ -254,7 +255,8 @@ static void test_policies(void **state)
     assert_ok(tarn_pointer_info_get(pointer, &info));
     assert_ok(tarn_free(pointer));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
-    assert_status(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call), TARN_ERROR_LIBRARY);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call),
+                  TARN_ERROR_LIBRARY);
     get(library);
     assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7, NULL),
                   TARN_ERROR_INVALID_ARGUMENT);
@@ -335,7 +337,7 @@ static void test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone(void
         get(library);
         assert_int_equal(fake_calls(FAKE_SET_WORKSPACE), told); /* once is enough */
         assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-        assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+        assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
         assert_ptr_equal(handle->workspace, call.pointer);
         assert_ok(tarn_workspace_end(&call));
         assert_null(handle->workspace);
@@ -394,7 +396,7 @@ static void test_the_end_of_a_call_names_what_failed(void **state)
     tarn_library library = fake_register_with(0, true, NULL);
     tarn_workspace_call call;
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
     assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY,
                    "set_workspace gave status 7 (FAKE_IS_BUSY)");

@@ -225,7 +225,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         assert_ok(tarn_scope_begin(pool, per_call ? TARN_SCOPE_THREAD : kinds[i], stream, &scope));
         if (per_call) {
             assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-            assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+            assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
             assert_non_null(call.pointer);
         }
         assert_ok(tarn_handle_get(library, stream, &got));
@@ -479,7 +479,7 @@ static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
     assert_ok(workspaces_clear_stream(TARN_STREAM_LEGACY, NULL));
     assert_int_equal(workspace_stats().bytes, 0);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     assert_non_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));
     assert_ok(tarn_capture_end(stream, &graph));

@@ -334,7 +334,7 @@ static void ask(void)
         status = tarn_handle_lease(library, stream, &use->lease);
     else if (asked.library == BY_CALL) {
         OK(tarn_stream_set(stream));
-        status = tarn_workspace_get(library, TARN_STREAM_CURRENT, &use->pointer, &use->size);
+        status = tarn_workspace_get(library, TARN_STREAM_CURRENT, NULL, &use->pointer, &use->size);
         OK(tarn_stream_set(TARN_STREAM_LEGACY));
         if (!status && below(2)) /* the handle that goes with it, on the same stream */
             status = tarn_handle_get(library, stream, &handle);

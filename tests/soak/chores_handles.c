@@ -123,7 +123,8 @@ static void use_lease(struct worker *worker, struct place place, struct place ot
 static void use_call(struct worker *worker)
 {
     tarn_workspace_call call = {0};
-    if (!OK_OR(tarn_workspace_begin(scratch, TARN_STREAM_CURRENT, &call), MAY(TARN_ERROR_CAPTURE)))
+    if (!OK_OR(tarn_workspace_begin(scratch, TARN_STREAM_CURRENT, NULL, &call),
+               MAY(TARN_ERROR_CAPTURE)))
         return;
     use(worker, call.handle);
     for (int tries = 0; !OK(tarn_workspace_end(&call)) && tries < 100; tries++)

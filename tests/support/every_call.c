@@ -247,10 +247,8 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                      \
     REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED, &out.policy))                   \
     REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
-    REFUSED(tarn_workspace_get, (world.library, world.stream, &out.pointer, &out.size))        \
-    REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))                  \
-    REFUSED(tarn_workspace_begin, (world.library, world.stream, &out.workspace))               \
-    REFUSED(tarn_workspace_begin_of, (&lease_to_bind, &out.workspace))                         \
+    REFUSED(tarn_workspace_get, (world.library, world.stream, NULL, &out.pointer, &out.size))  \
+    REFUSED(tarn_workspace_begin, (world.library, world.stream, NULL, &out.workspace))         \
     REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                        \
     REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                               \
     HOST(tarn_host_configuration_set, (&host_config))                                          \
@@ -645,7 +643,7 @@ void world_make(void)
 
     OK(tarn_handle_lease(world.library, world.stream, &world.lease));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, &world.workspace));
+    OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, NULL, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
 

@@ -119,7 +119,7 @@ def trim_handles(library: str, *, device: DeviceLike = None) -> int:
 def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
     """Address and bytes of the workspace to pass to a call of the library (cublasLtMatmul)."""
     pointer, size = c_void_p(), c_size_t()
-    check(lib.tarn_workspace_get(_number(library), _wanted(stream), byref(pointer), byref(size)))
+    check(lib.tarn_workspace_get(_number(library), _wanted(stream), None, byref(pointer), byref(size)))
     return pointer.value or 0, size.value
 
 

@@ -34,6 +34,11 @@ struct api_call {
     {                              \
 #function, fuzz_##function \
     }
+/* Another way to call a function of the list, which has an entry of its own. */
+#define ALSO(function, way)   \
+    {                         \
+#function, fuzz_##way \
+    }
 extern const struct api_call api_memory[], api_pools[], api_streams[], api_handles[], api_reports[],
     api_host[];
 

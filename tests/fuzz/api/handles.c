@@ -187,28 +187,29 @@ static void fuzz_tarn_workspace_get(void)
 {
     void *pointer;
     size_t bytes;
-    (void)tarn_workspace_get(any_library(), any_stream(), or_null(&pointer), or_null(&bytes));
+    (void)tarn_workspace_get(any_library(), any_stream(), NULL, or_null(&pointer), or_null(&bytes));
 }
 
-static void fuzz_tarn_workspace_get_of(void)
+static void fuzz_workspace_of_lease(void)
 {
     void *pointer;
     size_t bytes;
-    (void)tarn_workspace_get_of(any_lease(), or_null(&pointer), or_null(&bytes));
+    (void)tarn_workspace_get(world.library, TARN_STREAM_NONE, any_lease(), or_null(&pointer),
+                             or_null(&bytes));
 }
 
 static void fuzz_tarn_workspace_begin(void)
 {
     tarn_workspace_call *call = &mine()->calls[take() % 4];
     if (!call->owner)
-        (void)tarn_workspace_begin(any_library(), any_stream(), or_null(call));
+        (void)tarn_workspace_begin(any_library(), any_stream(), NULL, or_null(call));
 }
 
-static void fuzz_tarn_workspace_begin_of(void)
+static void fuzz_workspace_begin_of_lease(void)
 {
     tarn_workspace_call *call = &mine()->calls[take() % 4];
     if (!call->owner)
-        (void)tarn_workspace_begin_of(any_lease(), or_null(call));
+        (void)tarn_workspace_begin(world.library, TARN_STREAM_NONE, any_lease(), or_null(call));
 }
 
 /* By the thread that began it: that another does is for it not to do. */
@@ -247,15 +248,26 @@ static void fuzz_tarn_workspace_stats_get(void)
 }
 
 const struct api_call api_handles[] = {
-    CALL(tarn_library_register),     CALL(tarn_library_find),
-    CALL(tarn_library_info_get),     CALL(tarn_handle_get),
-    CALL(tarn_handle_lease),         CALL(tarn_handle_lease_bind),
-    CALL(tarn_handle_return),        CALL(tarn_handle_prewarm),
-    CALL(tarn_handle_trim),          CALL(tarn_handle_wait_limit_set),
-    CALL(tarn_handle_mode_set),      CALL(tarn_handle_stats_get),
-    CALL(tarn_workspace_policy_set), CALL(tarn_workspace_size_set),
-    CALL(tarn_workspace_get),        CALL(tarn_workspace_begin),
-    CALL(tarn_workspace_end),        CALL(tarn_workspace_clear),
-    CALL(tarn_workspace_stats_get),  CALL(tarn_workspace_get_of),
-    CALL(tarn_workspace_begin_of),   {0},
+    CALL(tarn_library_register),
+    CALL(tarn_library_find),
+    CALL(tarn_library_info_get),
+    CALL(tarn_handle_get),
+    CALL(tarn_handle_lease),
+    CALL(tarn_handle_lease_bind),
+    CALL(tarn_handle_return),
+    CALL(tarn_handle_prewarm),
+    CALL(tarn_handle_trim),
+    CALL(tarn_handle_wait_limit_set),
+    CALL(tarn_handle_mode_set),
+    CALL(tarn_handle_stats_get),
+    CALL(tarn_workspace_policy_set),
+    CALL(tarn_workspace_size_set),
+    CALL(tarn_workspace_get),
+    CALL(tarn_workspace_begin),
+    CALL(tarn_workspace_end),
+    CALL(tarn_workspace_clear),
+    CALL(tarn_workspace_stats_get),
+    ALSO(tarn_workspace_get, workspace_of_lease),
+    ALSO(tarn_workspace_begin, workspace_begin_of_lease),
+    {0},
 };

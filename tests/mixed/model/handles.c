@@ -204,11 +204,11 @@ static tarn_status ask(struct use *use, int library, struct flow *flow, bool lea
                              : CALL(tarn_handle_lease, number, flow->value, &use->lease);
     else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) {
         status = library == BY_CALL
-                     ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, &pointer, &size)
+                     ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, NULL, &pointer, &size)
                      : CALL(tarn_handle_get, number, TARN_STREAM_CURRENT, &handle);
         MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     } else if (library == BY_CALL)
-        status = CALL(tarn_workspace_get, number, flow->value, &pointer, &size);
+        status = CALL(tarn_workspace_get, number, flow->value, NULL, &pointer, &size);
     else
         status = CALL(tarn_handle_get, number, flow->value, &handle);
     if (status)
@@ -344,12 +344,13 @@ static void op_per_call(void)
     if (lease->leased && lease->valid && lease->flow == (int)(flow - m.flows) &&
         lease->life == flow->life) {
         lease->valid = false;
-        status = CALL(tarn_workspace_begin_of, &lease->lease, &call);
+        status = CALL(tarn_workspace_begin, m.libraries[library], TARN_STREAM_NONE, &lease->lease,
+                      &call);
     } else if (CHANCE(3) && tarn_stream_set(flow->value) == TARN_OK) {
-        status = CALL(tarn_workspace_begin, m.libraries[library], TARN_STREAM_CURRENT, &call);
+        status = CALL(tarn_workspace_begin, m.libraries[library], TARN_STREAM_CURRENT, NULL, &call);
         MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     } else {
-        status = CALL(tarn_workspace_begin, m.libraries[library], flow->value, &call);
+        status = CALL(tarn_workspace_begin, m.libraries[library], flow->value, NULL, &call);
     }
     if (!well("a begin", status, reasons_of(flow)))
         return;
@@ -505,7 +506,8 @@ static void op_policy(void)
     if (use->leased) /* a lease does not take one as an argument */
         (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) |
                        BIT(TARN_ERROR_INVALID_STREAM),
-                   tarn_workspace_get_of, &use->lease, &pointer, &size);
+                   tarn_workspace_get, m.libraries[PLAIN], TARN_STREAM_NONE, &use->lease, &pointer,
+                   &size);
     if (CHANCE(3) && WELL(0, tarn_workspace_policy_set, wanted, &policy)) {
         if (CHANCE(2))
             SURE(tarn_workspace_policy_set, policy, NULL);

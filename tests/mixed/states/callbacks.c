@@ -411,7 +411,7 @@ static void use_a_workspace(void)
 {
     tarn_workspace_call call = {0};
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
-    (void)tarn_workspace_begin(thing_library, world.stream, &call);
+    (void)tarn_workspace_begin(thing_library, world.stream, NULL, &call);
     (void)tarn_workspace_end(&call);
 }
 
