@@ -353,19 +353,18 @@ typedef enum tarn_scope_kind {
 TARN_API tarn_status tarn_scope_begin(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream,
                                       tarn_scope *scope);
 
-/* Ends a scope. A TARN_SCOPE_THREAD scope is ended by the thread that began it. That thread must
- * first end or leave every newer scope that it is in. Workers still inside the scope allocate
- * elsewhere from then on. Any thread may end the other kinds, in any order.
- *   TARN_ERROR_SCOPE   wrong order, wrong thread, or a scope that has ended */
+/* Ends a scope for all that it covers. A TARN_SCOPE_THREAD scope is ended by the thread that began
+ * it, and workers still inside it allocate elsewhere from then on. In a thread that has joined it,
+ * the call ends it for that thread alone, also after the scope itself has ended. A thread first ends
+ * every newer scope that it is in. Any thread may end the other kinds, in any order.
+ *   TARN_ERROR_SCOPE   wrong order, a thread that is not in the scope, or a scope that has ended */
 TARN_API tarn_status tarn_scope_end(tarn_scope scope);
 
-/* Join or leave a TARN_SCOPE_THREAD scope from a worker thread. The joined scope is the thread's
- * newest. A thread that exits leaves its scopes, including one that it began: that scope continues
- * for its workers and ends when the last one leaves.
- *   TARN_ERROR_SCOPE   the scope has ended or is of another kind; join: the thread is in it
- *                      already; leave: it is not the thread's newest, or the thread began it */
+/* Joins a TARN_SCOPE_THREAD scope from a worker thread, until it calls tarn_scope_end(). The joined
+ * scope is the thread's newest. A thread that exits leaves its scopes, including one that it began:
+ * that scope continues for its workers and ends when the last one leaves.
+ *   TARN_ERROR_SCOPE   the scope has ended or is of another kind, or the thread is in it already */
 TARN_API tarn_status tarn_scope_join(tarn_scope scope);
-TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
 
 /* Announces a capture into a pool that the caller is about to begin by the vendor's call, as
  * tarn_pool_capture_begin() begins one. After ending the capture by the vendor's call, pass its

@@ -519,8 +519,8 @@ class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 };
 
 /* Puts a worker thread inside a scope until this object ends, in the same thread
- * (tarn_scope_join(), tarn_scope_leave()). Nothing is assigned to it, as to a scope. */
-class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_leave>>
+ * (tarn_scope_join(), tarn_scope_end()). Nothing is assigned to it, as to a scope. */
+class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 {
   public:
     joined_scope() noexcept = default;

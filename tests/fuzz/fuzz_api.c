@@ -140,9 +140,7 @@ void end_mine(void)
     end_captures();
     while (here->scope_count) {
         tarn_scope scope = here->scopes[--here->scope_count].value;
-        if (tarn_scope_end(scope))
-            (void)tarn_scope_leave(scope); /* or another thread's, or of a kind that any thread
-                                              ended */
+        (void)tarn_scope_end(scope); /* or of a kind that any thread ended */
     }
     for (size_t i = 0; i < 4; i++)
         (void)tarn_workspace_end(&here->calls[i]);

@@ -118,7 +118,7 @@ static void work_in_scope(void)
     if (!TRY(tarn_scope_join(t.scope)))
         return;
     painted_alloc(NULL, t.streams[1], 2 * MIB);
-    OK(tarn_scope_leave(t.scope));
+    OK(tarn_scope_end(t.scope));
     painted_alloc(NULL, t.streams[1], 700);
 }
 

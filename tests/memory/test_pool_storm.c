@@ -110,7 +110,7 @@ static void change_scope(struct storm_worker *worker)
     tarn_scope scope = 0;
     tarn_status status;
     if (scopes[worker->number].joined) {
-        OK(tarn_scope_leave(scopes[worker->number].joined)); /* newer than the one begun */
+        OK(tarn_scope_end(scopes[worker->number].joined)); /* newer than the one begun */
         scopes[worker->number].joined = 0;
     } else if (storm_below(worker, 3) == 0) {
         pthread_mutex_lock(&places_lock);
@@ -329,7 +329,7 @@ static void *storm(void *argument)
         step(worker);
     /* Half of the threads end in their scopes. */
     if (scopes[worker->number].joined && storm_below(worker, 2))
-        OK(tarn_scope_leave(scopes[worker->number].joined));
+        OK(tarn_scope_end(scopes[worker->number].joined));
     else if (scopes[worker->number].begun && !scopes[worker->number].joined &&
              storm_below(worker, 2))
         OK(tarn_scope_end(scopes[worker->number].begun));

@@ -178,7 +178,7 @@ static void a_scope_for_all_is_for_all_and_newer_ones_go_before_it(void **state)
 struct worker {
     pthread_barrier_t at;
     tarn_scope scope;
-    int routes[5];
+    int routes[6];
     tarn_status second, wrong;
 };
 
@@ -189,18 +189,21 @@ static void *worker(void *argument)
     worker->routes[0] = route();
     OK(tarn_scope_join(worker->scope));
     worker->second = tarn_scope_join(worker->scope);
-    worker->wrong = tarn_scope_end(worker->scope);
     worker->routes[1] = route();
     OK(tarn_scope_begin(pools[2], TARN_SCOPE_THREAD, 0, &own));
     worker->routes[2] = route();
-    GIVES(tarn_scope_leave(worker->scope), TARN_ERROR_SCOPE);
+    GIVES(tarn_scope_end(worker->scope), TARN_ERROR_SCOPE);
     OK(tarn_scope_end(own));
+    OK(tarn_scope_end(worker->scope)); /* for this thread alone */
+    worker->wrong = tarn_scope_end(worker->scope);
+    worker->routes[5] = route();
+    OK(tarn_scope_join(worker->scope));
     pthread_barrier_wait(&worker->at);
     pthread_barrier_wait(&worker->at); /* it has ended */
     worker->routes[3] = route();
-    OK(tarn_scope_leave(worker->scope));
+    OK(tarn_scope_end(worker->scope));
     worker->routes[4] = route();
-    GIVES(tarn_scope_leave(worker->scope), TARN_ERROR_SCOPE);
+    GIVES(tarn_scope_end(worker->scope), TARN_ERROR_SCOPE);
     return NULL;
 }
 
@@ -214,12 +217,12 @@ static void a_worker_joins_the_scope_of_another_thread(void **state)
     pthread_barrier_init(&about.at, NULL, 2);
     CHECK(!pthread_create(&thread, NULL, worker, &about));
     pthread_barrier_wait(&about.at);
-    GIVES(tarn_scope_leave(about.scope), TARN_ERROR_SCOPE); /* who began it ends it */
+    CHECK(route() == 0); /* a worker that leaves does not end it */
     OK(tarn_scope_end(about.scope));
     pthread_barrier_wait(&about.at);
     pthread_join(thread, NULL);
     CHECK(about.routes[0] == -1 && about.routes[1] == 0 && about.routes[2] == 2);
-    CHECK(about.routes[3] == -1 && about.routes[4] == -1);
+    CHECK(about.routes[3] == -1 && about.routes[4] == -1 && about.routes[5] == -1);
     CHECK(about.second == TARN_ERROR_SCOPE && about.wrong == TARN_ERROR_SCOPE);
     GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
     pthread_barrier_destroy(&about.at);
@@ -269,16 +272,15 @@ static void a_scope_goes_on_for_the_workers_of_a_thread_that_ends(void **state)
         pthread_barrier_wait(&about.at);
         pthread_join(thread, NULL);
         CHECK(route() == 0);
-        GIVES(tarn_scope_end(about.scope), TARN_ERROR_SCOPE); /* a worker leaves it */
         GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
         count = pool_info_of(pools[0]).use_count;
         CHECK(count == 2);
-        OK(tarn_scope_leave(about.scope)); /* the last one, which ends it */
+        OK(tarn_scope_end(about.scope)); /* the last one, which ends it for all */
         CHECK(route() == -1);
         count = pool_info_of(pools[0]).use_count;
         CHECK(count == 1);
         GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
-        GIVES(tarn_scope_leave(about.scope), TARN_ERROR_SCOPE);
+        GIVES(tarn_scope_end(about.scope), TARN_ERROR_SCOPE);
         pthread_barrier_destroy(&about.at);
         release_pools();
     }

@@ -310,7 +310,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                               \
     REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope))       \
     REFUSED(tarn_scope_join, (world.scope))                                                    \
-    REFUSED(tarn_scope_leave, (world.scope))                                                   \
     REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))         \
     REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                            \
     REFUSED(tarn_pool_hold, (world.pool, world.graph))                                         \

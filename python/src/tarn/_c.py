@@ -939,7 +939,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_scope_begin": (c_int, [c_void_p, c_int, c_uint64, POINTER(c_uint64)], "pool kind stream scope"),
     "tarn_scope_end": (c_int, [c_uint64], "scope"),
     "tarn_scope_join": (c_int, [c_uint64], "scope"),
-    "tarn_scope_leave": (c_int, [c_uint64], "scope"),
     "tarn_pool_capture_announce": (c_int, [c_void_p, c_uint64], "pool stream"),
     "tarn_pool_hold": (c_int, [c_void_p, c_void_p], "pool graph"),
     "tarn_pool_unhold": (c_int, [c_void_p], "pool"),

@@ -534,25 +534,28 @@ static tarn_status not_open(tarn_scope value)
                   (unsigned long long)value);
 }
 
-/* Whether the calling thread may end or leave a thread scope now; if not, the status says why. */
-static tarn_status check_order_locked(const struct scope *scope, bool by_beginner)
+/* The calling thread's membership of a thread scope, which may have ended; NULL: it has none. */
+static const struct joined *membership_locked(tarn_scope value)
 {
-    const struct thread *thread = thread_here;
-    const struct joined *joined = thread ? thread->joined : NULL;
-    while (joined && joined->scope != scope)
+    const struct joined *joined = thread_here ? thread_here->joined : NULL;
+    while (joined && joined->scope->value != value)
         joined = joined->next;
-    if (!joined || (scope->thread == thread) != by_beginner)
+    return joined;
+}
+
+/* Whether the calling thread may end or leave a thread scope now; if not, the status says why. */
+static tarn_status check_order_locked(const struct scope *scope, const struct joined *joined)
+{
+    if (!joined)
         return failed(TARN_ERROR_SCOPE,
-                      by_beginner
-                          ? "scope %llu ends in the thread that began it; a worker leaves it"
-                          : "a scope is left by a thread that joined it; the thread that began it "
-                            "ends it: scope %llu",
+                      "scope %llu ends in the thread that began it, and is left by those that "
+                      "joined it: this thread is not in it",
                       (unsigned long long)scope->value);
-    if (joined != thread->joined)
-        return failed(
-            TARN_ERROR_SCOPE,
-            "scope %llu is not the newest of this thread: scope %llu is; end or leave that first",
-            (unsigned long long)scope->value, (unsigned long long)thread->joined->scope->value);
+    if (joined != thread_here->joined)
+        return failed(TARN_ERROR_SCOPE,
+                      "scope %llu is not the newest of this thread: scope %llu is; end that first",
+                      (unsigned long long)scope->value,
+                      (unsigned long long)thread_here->joined->scope->value);
     return TARN_OK;
 }
 
@@ -566,29 +569,33 @@ tarn_status tarn_scope_end(tarn_scope value)
     tarn_status status = memory_ready();
     if (status)
         return status;
-    struct joined *joined = NULL;
+    struct joined *left = NULL;
     struct scope *gone = NULL;
-    struct pool *pool = NULL, *ended = NULL; /* `ended` stays NULL: that scope is closed already */
+    struct pool *pool = NULL, *last = NULL; /* of a scope that ends here, or with its last worker */
     mutex_lock(&scopes_lock);
-    struct scope *scope = find_locked(value);
+    const struct joined *joined = membership_locked(value);
+    struct scope *scope = joined ? joined->scope : find_locked(value);
     if (!scope || scope->kind == SCOPE_CAPTURE)
         status = not_open(value);
     else if (scope->kind == TARN_SCOPE_THREAD)
-        status = check_order_locked(scope, true);
-    if (!status) {
+        status = check_order_locked(scope, joined);
+    if (!status && (scope->kind != TARN_SCOPE_THREAD || scope->thread == thread_here)) {
         pool = scope->pool;
         close_locked(scope);
-        gone =
-            scope->kind == TARN_SCOPE_THREAD ? leave_locked(thread_here, &joined, &ended) : scope;
     }
+    if (!status)
+        gone = scope->kind == TARN_SCOPE_THREAD ? leave_locked(thread_here, &left, &last) : scope;
     mutex_unlock(&scopes_lock);
     if (status)
         return status;
-    process_changed();
-    object_free(&joined_objects, joined);
+    if (pool || gone)
+        process_changed();
+    object_free(&joined_objects, left);
     scope_free(gone);
     if (pool)
         pool_release(pool);
+    if (last)
+        pool_release(last);
     return TARN_OK;
 }
 
@@ -620,31 +627,6 @@ tarn_status tarn_scope_join(tarn_scope value)
     mutex_unlock(&scopes_lock);
     if (status)
         object_free(&joined_objects, joined);
-    return status;
-}
-
-tarn_status tarn_scope_leave(tarn_scope value)
-{
-    tarn_status status = memory_ready();
-    if (status)
-        return status;
-    struct joined *left = NULL;
-    struct scope *gone = NULL;
-    struct pool *pool = NULL;
-    mutex_lock(&scopes_lock);
-    const struct joined *joined = thread_here ? thread_here->joined : NULL;
-    while (joined && joined->scope->value != value) /* the scope may have ended meanwhile */
-        joined = joined->next;
-    status = joined ? check_order_locked(joined->scope, false) : not_open(value);
-    if (!status)
-        gone = leave_locked(thread_here, &left, &pool);
-    mutex_unlock(&scopes_lock);
-    object_free(&joined_objects, left);
-    if (gone)
-        process_changed();
-    scope_free(gone);
-    if (pool)
-        pool_release(pool);
     return status;
 }
 

@@ -241,13 +241,6 @@ static void fuzz_tarn_scope_join(void)
         scope_add(scope);
 }
 
-static void fuzz_tarn_scope_leave(void)
-{
-    tarn_scope scope = any_value(world.scopes);
-    if (!tarn_scope_leave(scope))
-        scope_gone(scope);
-}
-
 /* ---- Captures with a pool ---- */
 
 static void capture_note(tarn_stream stream)
@@ -599,7 +592,7 @@ const struct api_call api_pools[] = {
     CALL(tarn_scope_begin),
     CALL(tarn_scope_end),
     CALL(tarn_scope_join),
-    CALL(tarn_scope_leave),
+    ALSO(tarn_scope_end, tarn_scope_end),
     CALL(tarn_pool_capture_begin),
     CALL(tarn_pool_capture_announce),
     CALL(tarn_metadata_list),

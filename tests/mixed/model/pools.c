@@ -707,7 +707,7 @@ static void op_scope(void)
             scope->since[m.actor] = ++m.clock;
     } else {
         bool wrong = !is_newest(scope);
-        bool good = WELL(wrong ? BIT(TARN_ERROR_SCOPE) : 0, tarn_scope_leave, scope->value);
+        bool good = WELL(wrong ? BIT(TARN_ERROR_SCOPE) : 0, tarn_scope_end, scope->value);
         SO(!good || !wrong, "scopes are left in a wrong order", "it was not refused");
         if (good)
             scope->since[m.actor] = 0;
