@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     tarn_pool *pool;
     tarn_share *share = NULL;
     void *first, *second;
-    size_t importers = 0;
+    tarn_share_info info = {.size = sizeof info};
     must(tarn_pool_create(&options, &pool));
     must(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, BLOCK, &first));
     send_pool(ends[0], pool, first, &share);
@@ -109,8 +109,8 @@ int main(int argc, char **argv)
     must(tarn_share_revoke(share));
     check(send(ends[0], "e", 1, MSG_NOSIGNAL) == 1, "send");
     check(recv(ends[0], &word, 1, 0) == 1, "recv");
-    must(tarn_share_importers_get(share, &importers));
-    printf("exporter: %zu importers\n", importers);
+    must(tarn_share_info_get(share, &info));
+    printf("exporter: %zu importers\n", info.importers);
     must(tarn_share_close(share)); /* from now on the pool may be trimmed and suspended */
     must(tarn_free(first));
     must(tarn_free(second));

@@ -114,11 +114,11 @@ static int play(const char *role, int socket)
 
 static bool counts(const char *name, const tarn_share *share, size_t wanted)
 {
-    size_t count = 0;
-    bool well = OK(name, tarn_share_importers_get(share, &count));
-    if (well && count != wanted)
-        gpu_say(GPU_FAIL, name, "%zu importers, not %zu", count, wanted);
-    return well && count == wanted;
+    tarn_share_info info = {.size = sizeof info};
+    bool well = OK(name, tarn_share_info_get(share, &info));
+    if (well && info.importers != wanted)
+        gpu_say(GPU_FAIL, name, "%zu importers, not %zu", info.importers, wanted);
+    return well && info.importers == wanted;
 }
 
 /* A block more, exported: what came before goes along only at first. */

@@ -298,7 +298,7 @@ static void memory_is_shared(void)
 static bool export_again(int from, int to)
 {
     tarn_share *share = NULL;
-    size_t count = 0;
+    tarn_share_info info = {.size = sizeof info};
     if (!TRY(tarn_pool_export(t.pool, t.share, &share)))
         return false;
     OK(tarn_share_close(t.share));
@@ -309,8 +309,8 @@ static bool export_again(int from, int to)
                                 : TRY(tarn_pool_import(t.received, 0, &t.imported_pool));
     OK(tarn_share_close(t.received));
     t.received = NULL;
-    if (TRY(tarn_share_importers_get(share, &count)))
-        CHECK(count == (t.imported_pool != NULL));
+    if (TRY(tarn_share_info_get(share, &info)))
+        CHECK(info.importers == (t.imported_pool != NULL));
     return well;
 }
 

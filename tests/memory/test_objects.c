@@ -132,7 +132,6 @@ static void try_share(tarn_share *share)
     WRONG(tarn_import(share, 0, &block));
     WRONG(tarn_pool_import(share, 0, &(tarn_imported_pool *){NULL}));
     WRONG(tarn_share_revoke(share));
-    WRONG(tarn_share_importers_get(share, &(size_t){0}));
     if (share)
         WRONG(tarn_share_close(share));
 }

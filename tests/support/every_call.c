@@ -346,7 +346,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                                \
     REFUSED(tarn_import, (world.share, 0, &out.pointer))                                       \
     REFUSED(tarn_pool_export, (world.registrable, NULL, &out.share))                           \
-    REFUSED(tarn_share_importers_get, (world.pool_share, &out.size))                           \
     REFUSED(tarn_pool_import, (world.pool_share, 0, &out.imported))                            \
     REFUSED(tarn_imported_pool_update, (world.imported_pool, world.pool_share))                \
     REFUSED(tarn_imported_pool_find, (world.imported_pool, world.registered, 1, &out.pointer)) \

@@ -690,6 +690,7 @@ class tarn_share_info(Structure):
         ("device", c_int),
         ("id", c_uint64 * 2),
         ("generation", c_uint64),
+        ("importers", c_size_t),
     ]
 
 class tarn_sleep_rule(Structure):
@@ -991,7 +992,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_import_close": (c_int, [c_void_p], "pointer"),
     "tarn_pool_export": (c_int, [c_void_p, c_void_p, POINTER(c_void_p)], "pool before share"),
     "tarn_share_revoke": (c_int, [c_void_p], "share"),
-    "tarn_share_importers_get": (c_int, [c_void_p, POINTER(c_size_t)], "share count"),
     "tarn_pool_import": (c_int, [c_void_p, c_int, POINTER(c_void_p)], "share device imported"),
     "tarn_imported_pool_update": (c_int, [c_void_p, c_void_p], "imported share"),
     "tarn_imported_pool_find": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)], "imported address size pointer"),

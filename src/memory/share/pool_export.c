@@ -356,18 +356,7 @@ tarn_status tarn_share_revoke(const tarn_share *share)
     return TARN_OK;
 }
 
-tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count)
+tarn_status pool_export_importers(const struct pool_export *export, size_t *count)
 {
-    size_t found = 0;
-    if (!count)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
-    tarn_status status = process_check();
-    if (!status)
-        status = exported(share);
-    if (!status)
-        status = board_importers(&share->export->board, &found);
-    if (status)
-        return status;
-    *count = found;
-    return TARN_OK;
+    return board_importers(&export->board, count);
 }

@@ -6,7 +6,9 @@
 #ifndef TARN_MEMORY_POOL_EXPORT_H
 #define TARN_MEMORY_POOL_EXPORT_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <tarn/status.h>
 
 struct pool_export;
 
@@ -16,6 +18,9 @@ void pool_export_release(struct pool_export *export);
 
 /* The file of its board, to send. */
 int pool_export_board(const struct pool_export *export);
+
+/* How many processes import the pool now. Makes system calls, with no lock held. */
+tarn_status pool_export_importers(const struct pool_export *export, size_t *count);
 
 /* This process's random name among exporters (export.c). */
 uint64_t process_name_get(void);

@@ -170,6 +170,9 @@ tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info)
         status = process_check();
     if (!status)
         status = share_known(share);
+    size_t importers = 0;
+    if (!status && share->export)
+        status = pool_export_importers(share->export, &importers);
     if (status)
         return status;
     tarn_share_info result = {
@@ -181,6 +184,7 @@ tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info)
         .device = share->head.device,
         .id = {share->head.id[0], share->head.id[1]},
         .generation = share->head.generation,
+        .importers = importers,
     };
     sized_write(info, &result, sizeof result);
     return TARN_OK;

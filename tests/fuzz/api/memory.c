@@ -334,11 +334,11 @@ static void fuzz_tarn_share_revoke(void)
     (void)tarn_share_revoke(any_object(world.shares));
 }
 
-static void fuzz_tarn_share_importers_get(void)
+static void fuzz_share_importers(void)
 {
-    size_t count = 0;
-    if (!tarn_share_importers_get(any_object(world.shares), or_null(&count)))
-        DEMAND(count <= SLOTS);
+    tarn_share_info info = {.size = sizeof info};
+    if (!tarn_share_info_get(any_object(world.shares), or_null(&info)))
+        DEMAND(info.importers <= SLOTS);
 }
 
 static void fuzz_tarn_pool_import(void)
@@ -524,7 +524,7 @@ const struct api_call api_memory[] = {
     CALL(tarn_configuration_note_get),
     CALL(tarn_pool_export),
     CALL(tarn_share_revoke),
-    CALL(tarn_share_importers_get),
+    ALSO(tarn_share_info_get, share_importers),
     CALL(tarn_pool_import),
     CALL(tarn_imported_pool_update),
     {0},

@@ -272,7 +272,7 @@ static void pool_share_begin(struct pool_share *share)
     int index = pool_any(-1, true);
     const struct pool *pool = index < 0 ? NULL : &m.pools[index];
     tarn_share *made = NULL;
-    size_t importers = 0;
+    tarn_share_info info = {.size = sizeof info};
     if (!pool || !pool->registrable || !WELL(0, tarn_pool_export, pool->pool, NULL, &made))
         return;
     *share = (struct pool_share){
@@ -282,8 +282,8 @@ static void pool_share_begin(struct pool_share *share)
     tarn_share *copy = CHANCE(2) ? sent(made) : NULL;
     if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_import,
              copy ? copy : made, pool->device, &share->imported) &&
-        WELL(0, tarn_share_importers_get, made, &importers))
-        SO(importers > 0, "an import of a pool does not count", "%zu", importers);
+        WELL(0, tarn_share_info_get, made, &info))
+        SO(info.importers > 0, "an import of a pool does not count", "%zu", info.importers);
     if (copy)
         SURE(tarn_share_close, copy);
 }
