@@ -226,12 +226,6 @@ typedef struct tarn_pool_block {
 TARN_API tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room,
                                           size_t *count);
 
-/* Returns whether the live blocks of the pool, except tarn's own, are exactly those that begin at
- * `pointers`. The order does not matter. If a pointer occurs twice, the answer is false. `pointers`
- * may be NULL if `count` is 0. */
-TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count,
-                                          bool *same);
-
 /* Suspends a pool: returns all of its memory to the driver. A suspended pool keeps its addresses
  * but has no memory: its memory serves others. Live blocks keep their addresses, and graphs that
  * use them stay valid, but nothing may use either until the pool is resumed.

@@ -351,12 +351,17 @@ void Allocator::emptyCache(MempoolId_t id)
 bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id,
                                          const std::unordered_set<void *> &expected)
 {
-    std::vector<void *> pointers(expected.begin(), expected.end());
-    bool equal = false;
-    check(tarn_pool_check_live(made(index, id, "live allocations"), pointers.data(),
-                               pointers.size(), &equal),
+    std::vector<tarn_pool_block> blocks(expected.size() + 1);
+    size_t count = 0;
+    check(tarn_pool_blocks_get(made(index, id, "live allocations"), blocks.data(), blocks.size(),
+                               &count),
           "live allocations");
-    return equal;
+    if (count != expected.size())
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!expected.count(blocks[i].address))
+            return false;
+    return true;
 }
 
 /* ---- Filters and captures ---- */

@@ -7,6 +7,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "support/live.h"
 
 /* Calls of a kind on the device, so far. */
 static uint64_t host_calls(const char *name)
@@ -195,7 +196,7 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     assert_int_equal(workspace_stats().captured_count, 0);
     assert_int_equal(workspace_stats().bytes, 1 << 20);
     bool same = false;
-    assert_ok(tarn_pool_check_live(pool, NULL, 0, &same));
+    assert_ok(live_are(pool, NULL, 0, &same));
     assert_true(same);
     assert_ok(tarn_pool_release(pool));
     assert_status(workspaces_clear_pool(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -231,7 +232,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         assert_ok(tarn_handle_get(library, stream, &got));
         struct fake_handle *handle = got;
         assert_int_equal(pool_of(handle->workspace).second, 0);
-        assert_ok(tarn_pool_check_live(pool, NULL, 0, &same));
+        assert_ok(live_are(pool, NULL, 0, &same));
         assert_true(same);
         assert_ok(tarn_scope_end(scope));
         assert_ok(tarn_pool_suspend(pool, false));
@@ -589,7 +590,7 @@ static void test_a_restore_leaves_captured_workspaces_alone(void **state)
     assert_int_equal(workspace_stats().captured_count, 1);
     assert_ok(tarn_pool_alloc(pool, stream, 1 << 20, &mine));
     assert_ptr_not_equal(mine, workspace);
-    assert_ok(tarn_pool_check_live(pool, &mine, 1, &same));
+    assert_ok(live_are(pool, &mine, 1, &same));
     assert_true(same);
     assert_ok(restore(pool, empty));
     assert_int_equal(changed_blocks, 1);

@@ -6,6 +6,7 @@
 #include "driver/driver.h"
 #include "memory/arena/arena.h"
 #include "support/host.h"
+#include "support/live.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -611,7 +612,7 @@ static void a_restored_pool(void)
     OK(tarn_free(blocks[1]));
     OK(tarn_pool_restore(pool, checkpoint, NULL, NULL));
     bool same = false;
-    OK(tarn_pool_check_live(pool, blocks, 3, &same));
+    OK(live_are(pool, blocks, 3, &same));
     CHECK(same);
     for (int i = 0; i < 3; i++) {
         CHECK(usable_size(blocks[i]) == (i == 1 ? MIB : 900));

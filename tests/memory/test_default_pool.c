@@ -3,6 +3,7 @@
 
 /* Each call on a pool with the device's default pool, and blocks whose pool is named. */
 #include "support/host.h"
+#include "support/live.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -152,9 +153,9 @@ static void its_blocks_are_listed(void **state)
     bool same = false;
     OK(tarn_pool_alloc(other, own, 700, &theirs));
     OK(tarn_pool_blocks_get(everybodys, blocks, 4, &count));
-    OK(tarn_pool_check_live(everybodys, pointers, 2, &same));
+    OK(live_are(everybodys, pointers, 2, &same));
     CHECK(count == 2 && same);
-    OK(tarn_pool_check_live(everybodys, &theirs, 1, &same));
+    OK(live_are(everybodys, &theirs, 1, &same));
     CHECK(!same);
     for (int i = 0; i < 2; i++)
         OK(tarn_free(pointers[i]));

@@ -8,6 +8,7 @@
 #include "memory/pressure/release.h"
 #include "support/failures.h"
 #include "support/host.h"
+#include "support/live.h"
 #include "support/painted.h"
 #include "support/system.h"
 
@@ -164,7 +165,7 @@ static void pools_are_asked(void)
     void *pointers[PAINTED_MOST];
     for (int i = 0; i < painted.count; i++)
         pointers[i] = painted.blocks[i].start;
-    if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)painted.count, &same)))
+    if (TRY(live_are(t.pool, pointers, (size_t)painted.count, &same)))
         CHECK(same);
     (void)TRY(tarn_pool_stats_get(t.pool, &stats));
     drop(); /* with live blocks */

@@ -431,8 +431,6 @@ static void arguments_that_overflow(void)
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_device_limit_get(0, &bytes));
     CHECK(bytes == SIZE_MAX);
-    bool same = false;
-    GIVES(tarn_pool_check_live(pool, NULL, SIZE_MAX, &same), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_blocks_get(pool, NULL, SIZE_MAX, &count), TARN_ERROR_INVALID_ARGUMENT);
     tarn_trace_options trace = {.size = sizeof trace, .records = ((size_t)1 << 28) + 1};
     GIVES(tarn_trace_start(&trace), TARN_ERROR_INVALID_ARGUMENT);

@@ -79,7 +79,6 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
 {
     void *block = NULL, *graph = NULL;
     size_t bytes;
-    bool same;
     tarn_scope scope;
     tarn_checkpoint *checkpoint = NULL;
     tarn_stats stats = {.size = sizeof stats};
@@ -91,7 +90,6 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
     WRONG(tarn_pool_trim(pool, 0));
     WRONG(tarn_pool_limit_set(pool, 0));
     WRONG(tarn_pool_blocks_get(pool, NULL, 0, &bytes));
-    WRONG(tarn_pool_check_live(pool, NULL, 0, &same));
     WRONG(tarn_pool_suspend(pool, false));
     WRONG(tarn_pool_resume(pool));
     WRONG(tarn_pool_checkpoint(pool, &checkpoint));

@@ -3,6 +3,7 @@
 
 #include "driver/driver.h"
 #include "support/host.h"
+#include "support/live.h"
 
 #include "memory/pool/pool.h"
 
@@ -301,7 +302,7 @@ static void live_blocks_can_be_listed_and_compared(void **state)
     bool same = false;
     OK(tarn_pool_blocks_get(pool, NULL, 0, &count));
     CHECK(count == 0);
-    OK(tarn_pool_check_live(pool, NULL, 0, &same));
+    OK(live_are(pool, NULL, 0, &same));
     CHECK(same);
     for (size_t i = 0; i < 40; i++)
         blocks[i] = pool_alloc(pool, stream, 100 + i * 9000);
@@ -316,13 +317,13 @@ static void live_blocks_can_be_listed_and_compared(void **state)
               listed[i].usable_size >= listed[i].requested);
         CHECK(listed[i].stream == stream);
     }
-    OK(tarn_pool_check_live(pool, blocks, 40, &same));
+    OK(live_are(pool, blocks, 40, &same));
     CHECK(same);
-    OK(tarn_pool_check_live(pool, blocks, 39, &same));
+    OK(live_are(pool, blocks, 39, &same));
     CHECK(!same);
     void *wrong = blocks[3];
     blocks[3] = blocks[4]; /* twice the same, and one that is not there */
-    OK(tarn_pool_check_live(pool, blocks, 40, &same));
+    OK(live_are(pool, blocks, 40, &same));
     CHECK(!same);
     blocks[3] = wrong;
     for (size_t i = 0; i < 40; i++)

@@ -304,7 +304,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                    \
     REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                      \
     REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                    \
-    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))             \
     REFUSED(tarn_pool_suspend, (world.pool, true))                                             \
     REFUSED(tarn_pool_resume, (world.suspended))                                               \
     REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                               \

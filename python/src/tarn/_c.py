@@ -931,7 +931,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
-    "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
     "tarn_pool_suspend": (c_int, [c_void_p, c_bool], "pool save"),
     "tarn_pool_resume": (c_int, [c_void_p], "pool"),
     "tarn_pool_checkpoint": (c_int, [c_void_p, POINTER(c_void_p)], "pool checkpoint"),

@@ -2,7 +2,6 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
-#include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/parked.h"
 #include "memory/heap/slab.h"
@@ -112,46 +111,4 @@ tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_
         qsort(blocks, visitor.count < room ? visitor.count : room, sizeof *blocks, block_order);
     *count = visitor.count;
     return TARN_OK;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static bool is_same(const tarn_pool_block *blocks, const uintptr_t *addresses, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if ((uintptr_t)blocks[i].address != addresses[i])
-            return false;
-    return true;
-}
-
-tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same)
-{
-    if (!same || (count && !pointers))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "same is NULL, or pointers is NULL with a count");
-    tarn_status status = pool_check_any(pool);
-    if (status)
-        return status;
-    size_t found = 0, bytes = (count + 1) * sizeof(tarn_pool_block),
-           list = (count + 1) * sizeof(uintptr_t);
-    tarn_pool_block *blocks = pages_alloc(bytes);
-    uintptr_t *addresses = pages_alloc(list);
-    if (!blocks || !addresses)
-        status =
-            failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
-    if (!status)
-        status = tarn_pool_blocks_get(pool, blocks, count + 1, &found);
-    if (!status) {
-        for (size_t i = 0; i < count; i++)
-            addresses[i] = (uintptr_t)pointers[i];
-        qsort(addresses, count, sizeof *addresses, by_value);
-        *same = found == count && is_same(blocks, addresses, count);
-    }
-    pages_free(addresses, list);
-    pages_free(blocks, bytes);
-    return status;
 }

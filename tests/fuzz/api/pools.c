@@ -98,11 +98,11 @@ static void fuzz_tarn_pool_stats_get(void)
 static void fuzz_tarn_pool_default(void)
 {
     tarn_pool *pool = NULL;
-    bool same = false;
+    size_t count = 0;
     if (tarn_pool_default(any_device(), or_null(&pool)))
         return;
     (void)tarn_pool_trim(pool, any_size());
-    (void)tarn_pool_check_live(pool, NULL, 0, &same);
+    (void)tarn_pool_blocks_get(pool, NULL, 0, &count);
     (void)tarn_pool_release(pool);
     (void)tarn_pool_suspend(pool, take_bool());
 }
@@ -139,16 +139,6 @@ static void fuzz_tarn_pool_segments_get(void)
     tarn_mapping segments[BLOCKS];
     size_t count = 0, room = take() % (BLOCKS + 1);
     (void)tarn_pool_segments_get(any_object(world.pools), or_null(segments), room, or_null(&count));
-}
-
-static void fuzz_tarn_pool_check_live(void)
-{
-    void *pointers[BLOCKS];
-    bool same = false;
-    size_t count = take() % (BLOCKS + 1);
-    for (size_t i = 0; i < count; i++)
-        pointers[i] = any_pointer();
-    (void)tarn_pool_check_live(any_object(world.pools), or_null(pointers), count, or_null(&same));
 }
 
 /* ---- Suspending, checkpoints ---- */
@@ -583,7 +573,7 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_alloc),
     CALL(tarn_pool_blocks_get),
     CALL(tarn_pool_segments_get),
-    CALL(tarn_pool_check_live),
+    ALSO(tarn_pool_blocks_get, tarn_pool_blocks_get),
     CALL(tarn_pool_suspend),
     CALL(tarn_pool_resume),
     CALL(tarn_pool_checkpoint),

@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 #include "memory/model/model.h"
+#include "support/live.h"
 
 /* Whose memory is whose ------------------------------------------------------------------------ */
 
@@ -275,7 +276,7 @@ static void compare_live(int index)
     for (int i = 0; i < m.block_count; i++)
         if (m.blocks[i].own_pool == index)
             pointers[count++] = m.blocks[i].pointer;
-    tarn_status status = tarn_pool_check_live(m.pools[index].pool, pointers, count, &same);
+    tarn_status status = live_are(m.pools[index].pool, pointers, count, &same);
     MUST(status == TARN_OK ? same : may_fail(status), "the live blocks of a pool are others: %s",
          tarn_status_name(status));
 }

@@ -3,6 +3,7 @@
 
 /* Pools and scopes, limits and trims, suspend and resume, checkpoint and restore. */
 #include "mixed/model/mixed.h"
+#include "support/live.h"
 
 bool is_held_by_graph(int pool)
 {
@@ -246,15 +247,20 @@ static void op_check_live(void)
 {
     int index = pool_any(-1, false);
     void *pointers[BLOCKS];
-    size_t count = 0;
-    bool same = false;
+    tarn_pool_block blocks[BLOCKS];
+    size_t count = 0, found = 0;
     if (index < 0)
         return;
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].pool == index)
             pointers[count++] = m.blocks[i].start;
-    if (WELL(0, tarn_pool_check_live, m.pools[index].pool, pointers, count, &same))
-        SO(same, "the live blocks of a pool are others", "%zu are known", count);
+    if (!WELL(0, tarn_pool_blocks_get, m.pools[index].pool, blocks, BLOCKS, &found))
+        return;
+    SO(found == count, "the live blocks of a pool are others", "%zu, and %zu are known", found,
+       count);
+    for (size_t i = 0; i < count; i++)
+        SO(live_has(blocks, found, pointers[i]), "a live block of a pool is not listed", "%p",
+           pointers[i]);
 }
 
 /* ---- Suspends ---- */
