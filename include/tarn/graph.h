@@ -167,7 +167,7 @@ TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *opt
 /* Remembers the blocks that a graph refers to now, until the graph and every executable made of it
  * are destroyed, and watches them: their ends are noted, with the call stack. Call it when the
  * capture has ended and its inputs still live; or just before the capture ends, with the graph that
- * tarn_capture_graph_get() returns. `number` (may be NULL) receives a number that names what is
+ * tarn_capture_state_get() returns. `number` (may be NULL) receives a number that names what is
  * remembered when the graph itself is gone. A second call replaces what was remembered for checks
  * of the graph; a change of the graph's nodes drops it.
  *

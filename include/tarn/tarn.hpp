@@ -566,8 +566,9 @@ class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>
         tarn_stream stream = get();
         tarn_status status = tarn_capture_end(stream, &graph);
         tarn_capture_state state = TARN_CAPTURE_NONE;
-        if (status == TARN_OK || (tarn_capture_state_get(stream, &state, nullptr) == TARN_OK &&
-                                  state == TARN_CAPTURE_NONE))
+        if (status == TARN_OK ||
+            (tarn_capture_state_get(stream, &state, nullptr, nullptr) == TARN_OK &&
+             state == TARN_CAPTURE_NONE))
             (void)release();
         check(status);
         return graph;

@@ -131,6 +131,7 @@ def test_a_file_whose_name_looks_like_an_option(tmp_path, monkeypatch):
 def test_a_graph_is_checked_by_its_handle():
     lib, stream, graph = tarn.adaptors.lib, tarn.Stream(), ctypes.c_void_p()
     block = tarn.alloc(4096, stream=stream)
+    assert tarn.capture_graph(stream) == 0
     tarn.errors.check(lib.tarn_capture_begin(stream.value, 0))
     captured = tarn.capture_graph(stream)
     tarn.errors.check(lib.tarn_host_fill(0, stream.native, block.ptr, 1, 4096))

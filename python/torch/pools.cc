@@ -564,7 +564,8 @@ tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream 
     }
     tarn_pool *pool = made(index, *id, "an allocation");
     tarn_capture_state state = TARN_CAPTURE_NONE;
-    if ((is_seen && is_held) || tarn_capture_state_get(stream, &state, nullptr) != TARN_OK ||
+    if ((is_seen && is_held) ||
+        tarn_capture_state_get(stream, &state, nullptr, nullptr) != TARN_OK ||
         state != TARN_CAPTURE_ACTIVE)
         return pool;
 

@@ -228,7 +228,8 @@ static tarn_status ask_about(tarn_stream value, struct stream **stream,
     return status ? status : stream_ask_capture(*stream, capture);
 }
 
-tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
+tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id,
+                                   void **graph)
 {
     struct stream *found = NULL;
     struct driver_capture capture;
@@ -237,31 +238,14 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
     tarn_status status = ask_about(stream, &found, &capture);
     if (status)
         return status;
-    *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
-             : capture.state == DRIVER_CAPTURE_ACTIVE ? TARN_CAPTURE_ACTIVE
-                                                      : TARN_CAPTURE_INVALIDATED;
+    bool active = capture.state == DRIVER_CAPTURE_ACTIVE;
+    *state = capture.state == DRIVER_CAPTURE_NONE ? TARN_CAPTURE_NONE
+             : active                             ? TARN_CAPTURE_ACTIVE
+                                                  : TARN_CAPTURE_INVALIDATED;
     if (id)
-        *id = capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : 0;
-    return TARN_OK;
-}
-
-tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph)
-{
-    struct stream *found = NULL;
-    struct driver_capture capture;
-    if (!graph)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
-    tarn_status status = ask_about(stream, &found, &capture);
-    if (!status && capture.state != DRIVER_CAPTURE_ACTIVE)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "stream %#llx of device %d does not capture: there is no graph to give",
-                        (unsigned long long)stream, found->device);
-    if (!status && !capture.graph)
-        status = failed(TARN_ERROR_NOT_SUPPORTED,
-                        "the %s driver does not show the graph of an open capture", driver->name);
-    if (status)
-        return status;
-    *graph = capture.graph;
+        *id = active ? capture.id : 0;
+    if (graph)
+        *graph = active ? capture.graph : NULL;
     return TARN_OK;
 }
 

@@ -331,7 +331,9 @@ static void pools(void)
     OK(tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED));
     OK(tarn_alloc_on(first_stream, MIB, &block));
     OK(tarn_free(block));
-    OK(tarn_capture_graph_get(first_stream, &graph));
+    tarn_capture_state capture;
+    OK(tarn_capture_state_get(first_stream, &capture, NULL, &graph));
+    CHECK(capture == TARN_CAPTURE_ACTIVE && graph);
     OK(tarn_capture_end(first_stream, &graph));
     FRAMED(tarn_graph_summary, summary);
     uint64_t number = 0;

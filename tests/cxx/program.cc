@@ -193,7 +193,7 @@ static void captures()
     tarn_capture_state state;
     {
         tarn::capture thrown_away(stream);
-        tarn::check(tarn_capture_state_get(stream, &state, nullptr));
+        tarn::check(tarn_capture_state_get(stream, &state, nullptr, nullptr));
         CHECK(state == TARN_CAPTURE_ACTIVE);
         bool refused = false;
         try {
@@ -203,7 +203,7 @@ static void captures()
         }
         CHECK(refused && stream);
     }
-    tarn::check(tarn_capture_state_get(stream, &state, nullptr));
+    tarn::check(tarn_capture_state_get(stream, &state, nullptr, nullptr));
     CHECK(state == TARN_CAPTURE_NONE);
 
     tarn::pool pool(0);

@@ -30,7 +30,7 @@ static void *native_of(tarn_stream stream)
 static tarn_capture_state state_of(tarn_stream stream)
 {
     tarn_capture_state state;
-    assert_ok(tarn_capture_state_get(stream, &state, NULL));
+    assert_ok(tarn_capture_state_get(stream, &state, NULL, NULL));
     return state;
 }
 
@@ -90,7 +90,7 @@ static void bad_begins_and_ends_are_refused(void **state)
                   TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_capture_end(stream, &graph), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_capture_abort(stream), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_capture_state_get(stream, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_capture_state_get(stream, NULL, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
 
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     assert_status(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_CAPTURE);
@@ -132,9 +132,9 @@ static void status_is_the_drivers(void **state)
     assert_ok(tarn_capture_begin(a, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_event_record(event, a));
     assert_ok(tarn_stream_wait(b, event));
-    assert_ok(tarn_capture_state_get(a, &found, &id));
+    assert_ok(tarn_capture_state_get(a, &found, &id, NULL));
     assert_int_equal(found, TARN_CAPTURE_ACTIVE);
-    assert_ok(tarn_capture_state_get(b, &found, &other));
+    assert_ok(tarn_capture_state_get(b, &found, &other, NULL));
     assert_int_equal(found, TARN_CAPTURE_ACTIVE);
     assert_int_equal(id, other);
     /* The caller's own mistake */

@@ -29,6 +29,7 @@ static void freed_input(tarn_stream stream)
     void *open = NULL;
     uint64_t number = 0;
     bool filled = true;
+    tarn_capture_state state;
     tarn_graph_summary before = {.size = sizeof before}, after = {.size = sizeof after};
     if (!OK(name, tarn_alloc_on(stream, MIB, &input)) ||
         !OK(name, tarn_capture_begin(stream, TARN_CAPTURE_THREAD_LOCAL)))
@@ -36,7 +37,7 @@ static void freed_input(tarn_stream stream)
     for (int i = 0; i < LAUNCHES && filled; i++)
         filled = gpu_fill(stream, input, MIB, 1, 0);
     /* As a framework does that gives its graphs to nobody */
-    if (!OK(name, tarn_capture_graph_get(stream, &open)) ||
+    if (!OK(name, tarn_capture_state_get(stream, &state, NULL, &open)) ||
         !OK(name, tarn_graph_remember(open, &number)))
         return;
     if (!OK(name, tarn_capture_end(stream, &graph)) || !filled ||

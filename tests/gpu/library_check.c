@@ -183,7 +183,7 @@ static void captured(struct run *run, struct job *job)
         fault(run, "beginning a capture", tarn_last_error());
         return;
     }
-    if (tarn_capture_state_get(job->stream, &state, &id) || state != TARN_CAPTURE_ACTIVE)
+    if (tarn_capture_state_get(job->stream, &state, &id, NULL) || state != TARN_CAPTURE_ACTIVE)
         why = "the capture is not active";
     else if (tarn_handle_get(run->work->library, TARN_STREAM_CURRENT, &handle))
         why = tarn_last_error();

@@ -255,7 +255,7 @@ static void *capture_on_own_stream(void *argument)
         join_capture(owner);
     else
         OWNER(driver->capture_begin(0, OWN_STREAM, DRIVER_CAPTURE_RELAXED) == TARN_OK);
-    OWNER(tarn_capture_state_get(owner->own, &state, &owner->id) == TARN_OK &&
+    OWNER(tarn_capture_state_get(owner->own, &state, &owner->id, NULL) == TARN_OK &&
           state == TARN_CAPTURE_ACTIVE);
     OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
     /* The workspace of its own stream is not bound any more. */
@@ -263,7 +263,7 @@ static void *capture_on_own_stream(void *argument)
     pthread_barrier_wait(&owner->barrier);
     pthread_barrier_wait(&owner->barrier); /* others clear, and want memory */
     OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
-    OWNER(tarn_capture_state_get(owner->own, &state, NULL) == TARN_OK &&
+    OWNER(tarn_capture_state_get(owner->own, &state, NULL, NULL) == TARN_OK &&
           state == TARN_CAPTURE_ACTIVE);
     if (owner->joins) {
         OWNER(tarn_capture_abort(owner->origin) == TARN_OK);

@@ -88,7 +88,7 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_handle_lease(TARN_LIBRARY_ROCBLAS, stream, &lease));
         assert_false(manages(lease.handle));
-        assert_ok(tarn_capture_state_get(stream, &captures, NULL));
+        assert_ok(tarn_capture_state_get(stream, &captures, NULL, NULL));
         assert_int_equal(captures, TARN_CAPTURE_ACTIVE);
         assert_ok(tarn_handle_return(&lease));
         assert_ok(tarn_capture_end(stream, &graph));

@@ -36,7 +36,8 @@ static void *capture_and_end(void *argument)
     assert_ok(tarn_capture_begin(captured_by_thread.stream, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_get(captured_by_thread.library, captured_by_thread.stream, &got));
     captured_by_thread.workspace = ((struct fake_handle *)got)->workspace;
-    assert_ok(tarn_capture_state_get(captured_by_thread.stream, &capture, &captured_by_thread.id));
+    assert_ok(
+        tarn_capture_state_get(captured_by_thread.stream, &capture, &captured_by_thread.id, NULL));
     assert_ok(tarn_capture_end(captured_by_thread.stream, &graph));
     return NULL;
 }
@@ -107,7 +108,7 @@ static void test_captures_have_workspaces_of_their_own(void **state)
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_handle_get(library, stream, &got));
         captured[i] = handle->workspace;
-        assert_ok(tarn_capture_state_get(stream, &capture, &id));
+        assert_ok(tarn_capture_state_get(stream, &capture, &id, NULL));
         assert_status(workspaces_clear_stream(stream, NULL), TARN_ERROR_CAPTURE);
         assert_status(workspaces_clear_capture(id, NULL), TARN_ERROR_CAPTURE);
         assert_ok(tarn_capture_end(stream, &graph));
@@ -519,7 +520,7 @@ static void test_clears_beside_an_unknown_capture(void **state)
     assert_ptr_not_equal(seen, ordinary);
     assert_int_equal(workspace_stats().captured_count, 1);
     assert_ok(tarn_capture_end(known, &own));
-    assert_ok(tarn_capture_state_get(stream, &capture, &id));
+    assert_ok(tarn_capture_state_get(stream, &capture, &id, NULL));
     assert_refused(workspaces_clear_capture(id, NULL), TARN_ERROR_CAPTURE, "not over");
 
     assert_ok(driver->capture_end(0, native(stream), &graph));
@@ -682,7 +683,7 @@ static void test_a_clear_beside_an_unknown_capture_whose_handle_is_gone(void **s
     assert_ok(driver->capture_begin(0, found, DRIVER_CAPTURE_RELAXED));
     /* Seen beside a known one: it has a workspace of its own */
     assert_ok(tarn_handle_lease(library, unknown, &lease));
-    assert_ok(tarn_capture_state_get(unknown, &capture, &id));
+    assert_ok(tarn_capture_state_get(unknown, &capture, &id, NULL));
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_capture_end(known, &graph));
     assert_ok(tarn_handle_trim(library, 0, &destroyed));
@@ -739,7 +740,7 @@ static void test_a_found_streams_capture_can_be_cleared(void **state)
     assert_ok(driver->stream_create(0, 0, false, &found));
     assert_ok(tarn_event_create(0, &event));
     assert_ok(tarn_capture_begin(origin, TARN_CAPTURE_RELAXED));
-    assert_ok(tarn_capture_state_get(origin, &capture, &id));
+    assert_ok(tarn_capture_state_get(origin, &capture, &id, NULL));
     assert_ok(tarn_event_record(event, origin));
     assert_ok(tarn_stream_find(0, found, &stream));
     assert_ok(tarn_stream_wait(stream, event));

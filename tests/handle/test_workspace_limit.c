@@ -238,7 +238,7 @@ static void test_what_an_unknown_capture_shares_stays(void **state)
     uint64_t id = 0;
     assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_RELAXED));
     const void *workspace = workspace_on(stream);
-    assert_ok(tarn_capture_state_get(stream, &capture, &id));
+    assert_ok(tarn_capture_state_get(stream, &capture, &id, NULL));
     assert_ok(driver->capture_end(0, native(stream), &graph));
     use_many_streams();
     assert_true(lives(workspace));

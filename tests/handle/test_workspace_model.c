@@ -560,7 +560,7 @@ static void op_begin(void)
     graph->open = true;
     graph->joined = 1u << stream;
     changed(graph->joined);
-    OK(tarn_capture_state_get(streams[stream], &state, &graph->id));
+    OK(tarn_capture_state_get(streams[stream], &state, &graph->id, NULL));
     CHECK(state == TARN_CAPTURE_ACTIVE);
     ask_again(user, library, stream);
 }

@@ -543,7 +543,8 @@ static void capture_one(tarn_stream stream, tarn_capture_mode mode)
     WEATHER(handle != lease.handle);
     WEATHER(!tells_stream(weather.subject) ||
             bound_stream(weather.subject, handle) == native_of(stream));
-    WEATHER(!tarn_capture_state_get(stream, &captures, NULL) && captures == TARN_CAPTURE_ACTIVE);
+    WEATHER(!tarn_capture_state_get(stream, &captures, NULL, NULL) &&
+            captures == TARN_CAPTURE_ACTIVE);
     WEATHER(tarn_handle_return(&lease) == TARN_OK);
     WEATHER(tarn_capture_end(stream, &graph) == TARN_OK && graph);
     WEATHER(!graph || driver->graph_destroy(0, graph) == TARN_OK);

@@ -200,7 +200,7 @@ static void refused_and_right(tarn_stream stream)
     REFUSED(tarn_stream_synchronize(stream));
     REFUSED(tarn_stream_wait(stream, event));
     REFUSED(tarn_event_record(event, stream));
-    REFUSED(tarn_capture_state_get(stream, &capture, NULL));
+    REFUSED(tarn_capture_state_get(stream, &capture, NULL, NULL));
     REFUSED(tarn_handle_get(LIBRARY, stream, &handle));
     REFUSED(tarn_handle_lease(LIBRARY, stream, &lease));
     assert_ok(tarn_handle_lease(LIBRARY, TARN_STREAM_PER_THREAD, &lease));

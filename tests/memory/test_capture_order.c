@@ -349,7 +349,8 @@ static bool try_a_round(void)
     (void)tarn_event_destroy(event);
     tarn_capture_state captures = TARN_CAPTURE_ACTIVE;
     while (tarn_capture_abort(streams[0]) &&
-           (tarn_capture_state_get(streams[0], &captures, NULL) || captures != TARN_CAPTURE_NONE))
+           (tarn_capture_state_get(streams[0], &captures, NULL, NULL) ||
+            captures != TARN_CAPTURE_NONE))
         ;
     return back;
 }

@@ -114,7 +114,7 @@ static void a_find_that_fails_leaves_the_capture(void **state)
         (machine->fail)(0, false, 0);
         CHECK(status == TARN_OK || (failed && status == TARN_ERROR_DRIVER));
         CHECK(nth > 1 || failed);
-        OK(tarn_capture_state_get(stream, &now, NULL));
+        OK(tarn_capture_state_get(stream, &now, NULL, NULL));
         CHECK(now == TARN_CAPTURE_ACTIVE);
         OK(tarn_capture_end(stream, &graph));
         CHECK(!driver->graph_destroy(0, graph));

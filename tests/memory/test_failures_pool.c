@@ -217,7 +217,8 @@ static void capture(int pool, void **graph, bool with_graph)
     if (t.capturing) {
         tarn_capture_state state = TARN_CAPTURE_NONE;
         injecting ? clear_injection() : (void)0;
-        if (TRY(tarn_capture_state_get(t.streams[0], &state, NULL)) && state != TARN_CAPTURE_NONE)
+        if (TRY(tarn_capture_state_get(t.streams[0], &state, NULL, NULL)) &&
+            state != TARN_CAPTURE_NONE)
             (void)TRY(tarn_capture_abort(t.streams[0]));
         t.capturing = false;
     }

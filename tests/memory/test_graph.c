@@ -434,7 +434,7 @@ static bool capture_twice(tarn_pool *pool)
         well = !status && well;
         tarn_capture_state captures;
         /* One that the driver did not end is still known, and can be ended. */
-        while (status && !tarn_capture_state_get(stream, &captures, NULL) &&
+        while (status && !tarn_capture_state_get(stream, &captures, NULL, NULL) &&
                captures != TARN_CAPTURE_NONE)
             status = tarn_capture_abort(stream);
     }

@@ -49,7 +49,7 @@ static void it_goes_on_in(tarn_capture_mode mode)
     OK(tarn_capture_begin(captures, mode));
     for (unsigned nth = 1; nth <= 16; nth++) {
         make_calls(other, nth);
-        OK(tarn_capture_state_get(captures, &state, NULL));
+        OK(tarn_capture_state_get(captures, &state, NULL, NULL));
         CHECK(state == TARN_CAPTURE_ACTIVE);
     }
     OK(tarn_capture_end(captures, &graph));

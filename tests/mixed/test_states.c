@@ -51,7 +51,8 @@ static bool is_active(void)
     if (shown)
         return driver->capture_status(shown_on, shown, &capture) == TARN_OK &&
                capture.state == DRIVER_CAPTURE_ACTIVE;
-    return tarn_capture_state_get(known, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE;
+    return tarn_capture_state_get(known, &state, NULL, NULL) == TARN_OK &&
+           state == TARN_CAPTURE_ACTIVE;
 }
 
 static void before(void)
@@ -130,7 +131,7 @@ static void capture_again_in(tarn_stream stream, tarn_capture_mode mode)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     known = stream;
-    if (tarn_capture_state_get(stream, &state, NULL) || state != TARN_CAPTURE_NONE)
+    if (tarn_capture_state_get(stream, &state, NULL, NULL) || state != TARN_CAPTURE_NONE)
         (void)0;
     else
         (void)tarn_capture_begin(stream, mode); /* refused while it is announced */
@@ -165,7 +166,7 @@ static void capture_in(tarn_pool *pool)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     known = world.stream;
-    if (!tarn_capture_state_get(known, &state, NULL) && state == TARN_CAPTURE_NONE)
+    if (!tarn_capture_state_get(known, &state, NULL, NULL) && state == TARN_CAPTURE_NONE)
         (void)tarn_pool_capture_begin(pool, known, TARN_CAPTURE_RELAXED);
 }
 
@@ -200,7 +201,7 @@ static void capture_of_another_thread(void)
     pthread_t thread;
     sem_t begun;
     known = other;
-    if (tarn_capture_state_get(other, &state, NULL) || state != TARN_CAPTURE_NONE)
+    if (tarn_capture_state_get(other, &state, NULL, NULL) || state != TARN_CAPTURE_NONE)
         return;
     sem_init(&begun, 0, 0);
     CHECK(pthread_create(&thread, NULL, capture_and_stay, &begun) == 0);

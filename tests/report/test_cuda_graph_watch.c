@@ -467,13 +467,15 @@ static void a_graph_is_remembered_before_its_capture_ends(void)
     cu_graph graph = NULL;
     char *input = alloc_on(stream, MIB);
     unsigned n = 1;
-    GIVES(tarn_capture_graph_get(stream, &taken), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_capture_graph_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_capture_state captures = TARN_CAPTURE_ACTIVE;
+    taken = &taken;
+    OK(tarn_capture_state_get(stream, &captures, NULL, &taken));
+    CHECK(captures == TARN_CAPTURE_NONE && !taken);
     OK(tarn_capture_announce(stream));
     CU(cu.cuStreamBeginCapture_v2(native_of(stream), CU_MODE_RELAXED));
     CU(cu.cuLaunchKernel(kernel_three, 1, 1, 1, 1, 1, 1, 0, native_of(stream),
                          (void *[]){&input, &n, &input}, NULL));
-    OK(tarn_capture_graph_get(stream, &taken));
+    OK(tarn_capture_state_get(stream, &captures, NULL, &taken));
     uint64_t number = remembered(taken);
     CU(cu.cuStreamEndCapture(native_of(stream), &graph));
     CHECK(graph == taken);

@@ -315,14 +315,17 @@ static void a_graph_is_remembered_before_its_capture_ends(void **state)
     hip_graph_exec exec = NULL;
     char *input = alloc_on(stream, MIB);
     unsigned n = 1;
-    GIVES(tarn_capture_graph_get(stream, &taken), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_capture_state captures = TARN_CAPTURE_ACTIVE;
+    taken = &taken;
+    OK(tarn_capture_state_get(stream, &captures, NULL, &taken));
+    CHECK(captures == TARN_CAPTURE_NONE && !taken);
     OK(tarn_capture_announce(stream));
     HIP(hip.call.hipStreamBeginCapture(native_of(stream), HIP_MODE_RELAXED));
     HIP(theirs.hipLaunchKernel(&three, (struct hip_dimensions){1, 1, 1},
                                (struct hip_dimensions){1, 1, 1}, (void *[]){&input, &n, &input}, 0,
                                native_of(stream)));
     HIP(hip.call.hipMemsetAsync(input, 1, 64, native_of(stream)));
-    OK(tarn_capture_graph_get(stream, &taken));
+    OK(tarn_capture_state_get(stream, &captures, NULL, &taken));
     OK(tarn_graph_remember(taken, &number));
     HIP(hip.call.hipStreamEndCapture(native_of(stream), &graph));
     CHECK(graph == taken);

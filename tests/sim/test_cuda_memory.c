@@ -212,7 +212,7 @@ static void a_known_capture_survives_allocations(void **state)
     assert_ok(tarn_free(outside));
     assert_ok(tarn_alloc_on(stream, 3 * MIB, &more));
     assert_ok(tarn_free(more));
-    assert_ok(tarn_capture_state_get(stream, &capture, &id));
+    assert_ok(tarn_capture_state_get(stream, &capture, &id, NULL));
     assert_int_equal(capture, TARN_CAPTURE_ACTIVE);
     assert_true(id != 0);
     assert_ok(tarn_capture_end(stream, &graph));

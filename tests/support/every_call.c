@@ -380,8 +380,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                                 \
     REFUSED(tarn_capture_end_announced, (world.capturing, NULL))                               \
     REFUSED(tarn_capture_abort, (world.capturing))                                             \
-    REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word))                \
-    REFUSED(tarn_capture_graph_get, (world.capturing, &out.pointer))                           \
+    REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word, &out.pointer))  \
     OTHER(tarn_version, CHECK(*tarn_version()))                                                \
     REFUSED(tarn_trace_start, (&trace_options))                                                \
     REFUSED(tarn_trace_stop, ())                                                               \

@@ -3,7 +3,7 @@
 
 """Checks of captured graphs: tarn/graph.h."""
 
-from ctypes import byref, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from typing import Any, List, NamedTuple, Optional, Union
 
 from . import _c
@@ -89,7 +89,8 @@ def remember_graph(graph: GraphHandle) -> int:
 
 
 def capture_graph(stream: StreamLike = None) -> int:
-    """The handle of the graph that a stream captures into now. It must not be destroyed before the capture has ended."""
-    graph = c_void_p()
-    check(lib.tarn_capture_graph_get(stream_value(stream), byref(graph)))
+    """The handle of the graph that a stream captures into now. It must not be destroyed before the capture has ended. 0 where the stream does
+    not capture, or the driver does not show the graph (CUDA before 11.3)."""
+    state, graph = c_int(), c_void_p()
+    check(lib.tarn_capture_state_get(stream_value(stream), byref(state), None, byref(graph)))
     return graph.value or 0

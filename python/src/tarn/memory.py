@@ -220,7 +220,7 @@ def _pool_of_context(device: int, stream: int) -> Optional[Any]:
     """The pool that the context says, where the thread's scopes in C say another. None for a capture, whose memory C has to choose."""
     mine = scopes.innermost(lambda entry: entry.device == device)
     state, _ = c_int(), c_uint64()
-    check(lib.tarn_capture_state_get(stream, byref(state), byref(_)))
+    check(lib.tarn_capture_state_get(stream, byref(state), byref(_), None))
     if state.value:
         return None
     for entry in reversed(shared_scopes):

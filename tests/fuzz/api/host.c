@@ -29,7 +29,7 @@ static const struct block *any_place(int *device, void **native)
     if (!block->live || block->kind != DEVICE_BLOCK ||
         tarn_pointer_info_get(block->pointer, &info) ||
         tarn_stream_info_get(info.stream, &stream) || stream.device != info.device ||
-        tarn_capture_state_get(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
+        tarn_capture_state_get(info.stream, &state, NULL, NULL) || state != TARN_CAPTURE_NONE ||
         tarn_stream_native_get(info.stream, native))
         return NULL;
     *device = info.device;

@@ -237,7 +237,7 @@ static void capture_note(tarn_stream stream)
 {
     tarn_capture_state state;
     uint64_t id = 0;
-    if (!tarn_capture_state_get(stream, &state, &id))
+    if (!tarn_capture_state_get(stream, &state, &id, NULL))
         slot_add(world.captures, NULL, id);
 }
 

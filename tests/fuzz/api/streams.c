@@ -239,7 +239,7 @@ static void fuzz_tarn_capture_begin(void)
     tarn_capture_state state;
     uint64_t id = 0;
     if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) &&
-        !tarn_capture_state_get(stream, &state, &id))
+        !tarn_capture_state_get(stream, &state, &id, NULL))
         slot_add(world.captures, NULL, id);
 }
 
@@ -281,10 +281,12 @@ static void fuzz_tarn_graph_remember(void)
     (void)tarn_graph_remember(any_object(world.graphs), or_null(&number_remembered));
 }
 
-static void fuzz_tarn_capture_graph_get(void)
+static void fuzz_capture_graph(void)
 {
+    tarn_capture_state state;
     void *graph = NULL;
-    if (!tarn_capture_graph_get(any_stream(), or_null((void *)&graph)) && take() < 128)
+    if (!tarn_capture_state_get(any_stream(), &state, NULL, or_null((void *)&graph)) && graph &&
+        take() < 128)
         (void)tarn_graph_remember(graph, &number_remembered);
 }
 
@@ -302,7 +304,7 @@ static void fuzz_tarn_capture_state_get(void)
 {
     tarn_capture_state state;
     uint64_t id;
-    (void)tarn_capture_state_get(any_stream(), or_null(&state), or_null(&id));
+    (void)tarn_capture_state_get(any_stream(), or_null(&state), or_null(&id), NULL);
 }
 
 const struct api_call api_streams[] = {
@@ -347,7 +349,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_graph_remember),
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
-    CALL(tarn_capture_graph_get),
+    ALSO(tarn_capture_state_get, capture_graph),
     CALL(tarn_stream_find),
     {0},
 };

@@ -59,10 +59,9 @@ static void is_open(struct capture *capture)
     tarn_capture_state state;
     capture->state = OPEN;
     joined(capture, flow);
-    SURE(tarn_capture_state_get, flow->value, &state, &capture->id);
-    SO(state == TARN_CAPTURE_ACTIVE, "a stream does not capture", "flow %d", capture->flow);
     void *graph = NULL;
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_capture_graph_get, flow->value, &graph);
+    SURE(tarn_capture_state_get, flow->value, &state, &capture->id, &graph);
+    SO(state == TARN_CAPTURE_ACTIVE, "a stream does not capture", "flow %d", capture->flow);
 }
 
 static void forget(struct capture *capture)

@@ -208,7 +208,7 @@ static bool is_capturing(const struct replay *replay, const struct lane *lane)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     return replay->open_captures &&
-           (tarn_capture_state_get(lane->stream, &state, NULL) != TARN_OK ||
+           (tarn_capture_state_get(lane->stream, &state, NULL, NULL) != TARN_OK ||
             state != TARN_CAPTURE_NONE);
 }
 
