@@ -33,8 +33,8 @@ static void *take(size_t size)
 
 static void give(void *block)
 {
-    if (tarn_pinned_free(block))
-        die("tarn_pinned_free");
+    if (tarn_free(block))
+        die("tarn_free");
 }
 
 static double now(void)

@@ -67,8 +67,8 @@ int tarn_handler_pinned_free(void *context, void *pointer, size_t size, struct C
     tarn_stream stream = 0;
     tarn_status status = find_stream(context, native, &stream);
     if (!status)
-        status = tarn_pinned_record_stream(pointer, stream);
+        status = tarn_record_stream(pointer, stream);
     if (!status)
-        status = tarn_pinned_free(pointer);
+        status = tarn_free(pointer);
     return status ? free_late(context, pointer, status) : TARN_OK;
 }

@@ -48,7 +48,7 @@ static inline bool tarn_late_try(int device, void *pointer, tarn_status *status)
     if (*status && *status != TARN_ERROR_DEVICE_LOST && *status != TARN_ERROR_SHUTDOWN &&
         *status != TARN_ERROR_FORKED)
         return false;
-    *status = tarn_pinned_contains(pointer) ? tarn_pinned_free(pointer) : tarn_free(pointer);
+    *status = tarn_free(pointer);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The core: the twenty calls that nearly every program needs. Read this header first; each of the
+/* The core: the nineteen calls that nearly every program needs. Read this header first; each of the
  * others has one subject that only some programs need. tarn.h includes them all, and has the rules
  * of threads, forks and exits.
  *
@@ -134,7 +134,8 @@ typedef struct tarn_alloc_options {
 TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 
 /* Frees a block in the order of the stream that it was allocated for, even if that stream was
- * retired since. NULL is allowed. Any thread may free, whatever its current device. Not every
+ * retired since; a pinned block after the work of the streams that were recorded. NULL is allowed. Any thread may free, whatever its current device. The
+ * free of a pinned block waits for work only under the setting pinned_max_cached_size_mb. Not every
  * second free is an error: if the memory has been allocated again, it frees the new block. Debug
  * mode finds most of these (debug.h).
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a tarn block, or is imported memory
@@ -144,13 +145,13 @@ TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, 
 TARN_API tarn_status tarn_free(void *pointer);
 
 /* Frees a block after the work that is queued on `stream` now, and after the work of the block's
- * own stream. The stream may be of another device. Otherwise as tarn_free().
+ * own stream. The stream may be of another device. Not for pinned blocks. Otherwise as tarn_free().
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired */
 TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 
-/* Declares that work on `stream` uses the block. When the block is freed, its memory is not reused
- * until the work that is queued on `stream` at that moment has finished. `pointer` may point
- * anywhere into the block. With NULL the call does nothing. The stream may be of another device.
+/* Declares that work on `stream` uses the block, which may be pinned. When the block is freed, its
+ * memory is not reused until the work that is queued on `stream` at that moment has finished.
+ * `pointer` may point anywhere into the block. With NULL the call does nothing. The stream may be of another device.
  *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not in a live block
  *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have
@@ -262,20 +263,14 @@ TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_
 
 /* Pinned host memory --------------------------------------------------------------------------- */
 
-/* Allocates a pinned block of `size` bytes, at a multiple of 256. 0 bytes give NULL. A stream whose
- * work uses it must be recorded before its free (tarn_pinned_record_stream()). If `stream` captures
- * into a pool, the block is of that.
+/* Allocates a pinned block of `size` bytes, at a multiple of 256. 0 bytes give NULL. Each stream
+ * whose work uses it must be recorded (tarn_record_stream()) before its free (tarn_free()): a
+ * pinned block has no stream of its own. If `stream` captures into a pool, the block is of that.
  *   TARN_ERROR_OUT_OF_MEMORY   the request is above the limit; or neither the driver nor the limit
  *                              has room, even after all unused memory was released, and the work
  *                              that freed blocks wait for has finished
  *   TARN_ERROR_INVALID_STREAM  the stream is unknown or was retired */
 TARN_API tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer);
-
-/* Frees a pinned block. NULL is allowed. It waits for work only under the setting
- * pinned_max_cached_size_mb.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a block
- *   TARN_ERROR_DOUBLE_FREE       the block was freed before and not reused since */
-TARN_API tarn_status tarn_pinned_free(void *pointer);
 
 /* Trim, statistics, errors --------------------------------------------------------------------- */
 

@@ -8,7 +8,8 @@
  * current device. If memory is short, it waits as tarn_pinned_trim() does, but not for all work of
  * a device while a capture there is known or shows.
  *
- * A block that work on a stream uses must be recorded on that stream (tarn_pinned_record_stream()).
+ * A block that work on a stream uses must be recorded on that stream (tarn_record_stream()). If
+ * that stream begins a capture that uses the block, record the block again. tarn_free() frees it.
  * After a free, the memory is reused once the work queued on those streams at that moment has
  * finished. A slow stream delays only the blocks that it uses. A stream that is retired before the
  * free still counts, with its work up to the retirement.
@@ -45,15 +46,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Declares that work on `stream`, queued before the block is freed, uses the block. `pointer` may
- * point anywhere into it. If the stream begins a capture that uses the block, record the block
- * again.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is NULL, or not in a live block
- *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
- *   TARN_ERROR_OUT_OF_HOST_MEMORY
- *   TARN_ERROR_DRIVER            the driver cannot say whether the stream captures */
-TARN_API tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 
 /* Returns whether the address is in a live pinned block of tarn. Memory that the program pinned by
  * other means is unknown to tarn. The call creates no context and starts nothing. It returns false

@@ -674,7 +674,7 @@ class spiller
 
 /* Pinned host memory, for containers whose contents devices copy directly (tarn_pinned_alloc()).
  * Blocks are aligned to 256 bytes: a greater alignment throws std::bad_alloc. A block that work on
- * a stream uses must be recorded by tarn_pinned_record_stream(). */
+ * a stream uses must be recorded by tarn_record_stream(). */
 class pinned_resource : public std::pmr::memory_resource
 {
     void *do_allocate(std::size_t bytes, std::size_t alignment) override
@@ -687,7 +687,7 @@ class pinned_resource : public std::pmr::memory_resource
     }
     void do_deallocate(void *pointer, std::size_t, std::size_t) override
     {
-        (void)tarn_pinned_free(pointer);
+        (void)tarn_free(pointer);
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
     {

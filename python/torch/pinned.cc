@@ -71,7 +71,7 @@ static void delete_pinned(void *pointer)
 #if TARN_TORCH_VERSION >= 2014
     pinned_history().freed(pointer);
 #endif
-    if (tarn_pinned_free(pointer) != TARN_OK) {
+    if (tarn_free(pointer) != TARN_OK) {
         TORCH_WARN_ONCE("tarn: pinned memory is not freed: ", tarn_last_error());
     }
 }
@@ -156,7 +156,7 @@ class PinnedAllocator final : public at::HostAllocator
     {
         if (!tarn_pinned_contains(pointer))
             return previous && previous->record_event(pointer, context, stream);
-        check(tarn_pinned_record_stream(pointer, stream_of(CUDAStream(stream))), "pinned memory");
+        check(tarn_record_stream(pointer, stream_of(CUDAStream(stream))), "pinned memory");
         return true;
     }
 

@@ -10,6 +10,7 @@
 #include "memory/heap/parked.h"
 #include "memory/heap/traced.h"
 #include "memory/malloc.h"
+#include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
 #include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
@@ -79,9 +80,19 @@ tarn_status memory_free(void *pointer)
     return free_for(pointer, __builtin_return_address(0));
 }
 
+/* Whether the page map has nothing at an address: it may be pinned memory. */
+static bool is_unnamed(const void *pointer)
+{
+    map_entry entry = map_get((uintptr_t)pointer);
+    return !map_is_slab(entry) && !map_span(entry);
+}
+
 static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
 {
-    tarn_status status = memory_ready();
+    tarn_status status;
+    if (pointer && is_unnamed(pointer) && pinned_free(pointer, &status))
+        return status;
+    status = memory_ready();
     debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
@@ -238,6 +249,8 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
 {
     struct block block;
     struct stream *found = NULL;
+    if (pointer && is_unnamed(pointer) && tarn_pinned_contains(pointer))
+        return pinned_record_stream(pointer, stream);
     tarn_status status = memory_ready();
     if (!status)
         status = stream_find(stream, thread_device(), &found);

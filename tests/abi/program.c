@@ -359,7 +359,7 @@ static void pinned_memory(void)
     CHECK(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 &&
           stats.value.graph_bytes == 0);
     CHECK(stats.value.host_alloc_time.count == 1);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_pinned_trim(0));
 }
 

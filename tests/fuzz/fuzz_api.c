@@ -182,12 +182,10 @@ static void end_blocks(void)
         const struct block *block = &world.blocks[i];
         if (!block->live)
             continue;
-        if (block->kind == DEVICE_BLOCK)
-            DEMAND(tarn_free(block->pointer) == TARN_OK);
-        else if (block->kind == PINNED_BLOCK)
-            DEMAND(tarn_pinned_free(block->pointer) == TARN_OK);
-        else
+        if (block->kind == IMPORTED_BLOCK)
             DEMAND(tarn_import_close(block->pointer) == TARN_OK);
+        else
+            DEMAND(tarn_free(block->pointer) == TARN_OK);
     }
 }
 

@@ -63,7 +63,7 @@ static void both_ways(tarn_stream stream, bool registered)
     snprintf(text, sizeof text, "%zu MiB made in %.1f ms; copied at %.1f GiB/s", BLOCK / MIB,
              (double)made / 1e6, gib_per_second(BLOCK, copied));
     gpu_verdict(well, name, text);
-    (void)OK(name, tarn_pinned_free(pinned));
+    (void)OK(name, tarn_free(pinned));
     (void)OK(name, tarn_free(device));
     (void)OK(name, tarn_pinned_trim(0));
     (void)OK(name, tarn_configuration_set(
@@ -88,8 +88,7 @@ static void beside_the_host(tarn_stream stream)
     bool well = gpu_spin(stream, SPIN_NS);
     uint64_t start = gpu_ns();
     well = well && copy(stream, device, pinned, BLOCK) &&
-           OK(name, tarn_pinned_record_stream(pinned, stream)) &&
-           OK(name, tarn_pinned_free(pinned)) &&
+           OK(name, tarn_record_stream(pinned, stream)) && OK(name, tarn_free(pinned)) &&
            OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &again));
     uint64_t queued = gpu_ns() - start;
     well = well && again != pinned && statistics().pending_bytes == (int64_t)BLOCK;
@@ -107,8 +106,8 @@ static void beside_the_host(tarn_stream stream)
              "copy queued behind %.0f ms of work, freed and another block got in %.1f ms",
              SPIN_NS / 1e6, (double)queued / 1e6);
     gpu_verdict(well && queued < SPIN_NS - QUEUE_NS, name, text);
-    (void)OK(name, tarn_pinned_free(again));
-    (void)OK(name, tarn_pinned_free(third));
+    (void)OK(name, tarn_free(again));
+    (void)OK(name, tarn_free(third));
     (void)OK(name, tarn_free(device));
 }
 
@@ -121,14 +120,14 @@ static void in_a_capture(tarn_stream stream)
         !OK(name, tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL)))
         return;
     bool well = OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &unused)) &&
-                OK(name, tarn_pinned_free(unused)) &&
+                OK(name, tarn_free(unused)) &&
                 OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &same)) && same == unused;
     well = well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &used));
     if (used) {
         memset(used, 3, BLOCK);
-        well = copy(stream, device, used, BLOCK) &&
-               OK(name, tarn_pinned_record_stream(used, stream)) && well;
-        well = OK(name, tarn_pinned_free(used)) &&
+        well =
+            copy(stream, device, used, BLOCK) && OK(name, tarn_record_stream(used, stream)) && well;
+        well = OK(name, tarn_free(used)) &&
                OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &other)) && other != used &&
                well;
     }
@@ -145,8 +144,8 @@ static void in_a_capture(tarn_stream stream)
     (void)OK(name, tarn_pinned_forget_captures());
     gpu_verdict(well && statistics().graph_bytes == 0, name,
                 "grown, kept what was used, used again what was not");
-    (void)OK(name, tarn_pinned_free(same));
-    (void)OK(name, tarn_pinned_free(other));
+    (void)OK(name, tarn_free(same));
+    (void)OK(name, tarn_free(other));
     (void)OK(name, tarn_free(device));
 }
 

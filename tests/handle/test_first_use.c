@@ -56,7 +56,7 @@ static void use_pinned(void)
 {
     void *block;
     if (TRY(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)))
-        OK(tarn_pinned_free(block));
+        OK(tarn_free(block));
 }
 
 static void use_pool(void)

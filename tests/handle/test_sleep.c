@@ -265,7 +265,7 @@ static void what_stays_is_said_with_its_reason(void **state)
     OK(tarn_free(in_plain));
     OK(tarn_free(shared));
     OK(tarn_free(in_default));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_pool_release(plain));
     OK(tarn_pool_release(exported));
     filled_end(&left);

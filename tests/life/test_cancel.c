@@ -166,7 +166,7 @@ static void take_and_give_back(void)
     OK(tarn_handle_prewarm(world.library, 0, TARN_STREAM_NONE, 3));
     OK(tarn_handle_trim(world.library, 0, &destroyed));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 10 * MIB, &pinned));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_pinned_trim(0));
     OK(tarn_pool_suspend(world.pool, true));
     OK(tarn_pool_resume(world.pool));

@@ -58,7 +58,7 @@ static void after_the_driver(void)
     OK(tarn_free(world.pool_block));
     OK(tarn_free_on(used, world.stream)); /* no mark can be recorded on the other stream that uses
                                              it */
-    OK(tarn_pinned_free(world.pinned));
+    OK(tarn_free(world.pinned));
     GIVES(tarn_alloc_on(world.stream, 100 * MIB, &fresh), TARN_ERROR_SHUTDOWN);
     CHECK(!fresh);
     GIVES(tarn_stream_synchronize(world.stream), TARN_ERROR_SHUTDOWN);

@@ -97,7 +97,7 @@ static void ask_for_others(tarn_stream own)
     void *handle = NULL, *pinned = NULL;
     (void)tarn_handle_get(world.library, own, &handle);
     if (tarn_pinned_alloc(own, 100000, &pinned) == TARN_OK)
-        (void)tarn_pinned_free(pinned);
+        (void)tarn_free(pinned);
 }
 
 static void (*const works[])(tarn_stream own) = {allocate,       capture,    run_out,

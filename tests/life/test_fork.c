@@ -421,7 +421,7 @@ static void blow_pinned(tarn_stream own)
     void *block = NULL;
     OK(tarn_pinned_alloc(own, 70000, &block));
     CHECK(tarn_pinned_contains(block));
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     (void)tarn_pinned_trim(0);
 }
 

@@ -154,7 +154,7 @@ static void use_others(tarn_stream own)
     tarn_pool *pool = NULL;
     OK(tarn_handle_get(world.library, own, &handle));
     OK(tarn_pinned_alloc(own, 100000, &pinned));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_alloc(pool, own, MIB, &handle));
     OK(tarn_free(handle));

@@ -245,7 +245,7 @@ static void with_settings_and_regions(void)
     OK(tarn_event_synchronize(event_left));
     OK(tarn_event_destroy(event_left));
     OK(tarn_stream_return(stream_left));
-    OK(tarn_pinned_free(blocks[0]));
+    OK(tarn_free(blocks[0]));
     OK(tarn_pinned_trim(0));
 }
 

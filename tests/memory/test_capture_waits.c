@@ -54,8 +54,8 @@ static void make(void)
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &pinned));
     for (int i = 0; i < 3; i++)
         work_on(i < 2 ? found : ours, freed[i], 4096, MS);
-    OK(tarn_pinned_record_stream(pinned, found));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_record_stream(pinned, found));
+    OK(tarn_free(pinned));
     for (int i = 0; i < 3; i++)
         OK(tarn_free(freed[i]));
 }

@@ -235,11 +235,11 @@ static void a_use_of_a_destroyed_stream_is_waited_for(void **state)
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, (void **)&pinned));
     work_on(find(native), block, 90 * MIB, 30 * MS);
     OK(tarn_record_stream(block, find(native)));
-    OK(tarn_pinned_record_stream(pinned, find(native)));
+    OK(tarn_record_stream(pinned, find(native)));
     uint64_t start = time_now(), recorded = records();
     native = reused(native);
     OK(tarn_free(block));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     CHECK(records() == recorded);
     block = alloc_on(own, 90 * MIB);
     CHECK(time_now() == start + 30 * MS);

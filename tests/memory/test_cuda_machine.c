@@ -110,7 +110,7 @@ static void pinned_memory_shares_the_limit(void)
     machine_has(RESERVE + 290, TOTAL);
     is_refused(100 * MIB);
     OK(tarn_alloc_on(stream, 80 * MIB, &block));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_free(block));
     machine_files_end();
 }
@@ -125,7 +125,7 @@ static void a_limit_that_was_set_takes_its_place(void)
     GIVES(tarn_alloc_on(stream, 200 * MIB, &pinned), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(tarn_last_error(), "the limit is 600 MiB"));
     OK(tarn_pinned_alloc(stream, 300 * MIB, &pinned));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_free(block));
     nothing_is_left(0);
     machine_files_end();

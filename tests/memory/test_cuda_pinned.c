@@ -37,8 +37,8 @@ static void no_context_is_made_for_it(void **state)
     assert_ok(tarn_stream_native_get(stream, &native));
     memset(pinned, 5, MIB);
     assert_ok(driver->copy(1, (uintptr_t)device, (uintptr_t)pinned, MIB, native));
-    assert_ok(tarn_pinned_record_stream(pinned, stream));
-    assert_ok(tarn_pinned_free(pinned));
+    assert_ok(tarn_record_stream(pinned, stream));
+    assert_ok(tarn_free(pinned));
     assert_ok(tarn_stream_synchronize(stream));
     tarn_pinned_stats stats = {.size = sizeof stats};
     assert_ok(tarn_pinned_stats_get(&stats));
@@ -52,8 +52,8 @@ static void no_context_is_made_for_it(void **state)
         assert_ok(tarn_pinned_trim(0));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pinned));
-        assert_ok(tarn_pinned_record_stream(pinned, stream));
-        assert_ok(tarn_pinned_free(pinned));
+        assert_ok(tarn_record_stream(pinned, stream));
+        assert_ok(tarn_free(pinned));
         assert_ok(tarn_capture_end(stream, &graph));
         assert_ok(driver->graph_destroy(1, graph));
         assert_ok(tarn_pinned_forget_captures());

@@ -185,7 +185,7 @@ static void blocks_and_streams_are_asked(void)
     (void)TRY(tarn_device_set(0));
     (void)TRY(tarn_device_peer_enable(0, 0));
     if (TRY(tarn_pinned_alloc(t.streams[0], 70000, &host)))
-        OK(tarn_pinned_free(host));
+        OK(tarn_free(host));
     else
         CHECK(host == &t);
     (void)TRY(tarn_device_stats_reset(0, TARN_STATS_PEAK));

@@ -588,12 +588,12 @@ static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
     OK(tarn_pinned_alloc(stream, 5000, &unused));
     memset(used, 7, 5000);
     OK(driver->copy(0, (uintptr_t)device, (uintptr_t)used, 5000, native_of(stream)));
-    OK(tarn_pinned_record_stream(used, stream));
-    OK(tarn_pinned_free(used));
-    OK(tarn_pinned_free(unused));
+    OK(tarn_record_stream(used, stream));
+    OK(tarn_free(used));
+    OK(tarn_free(unused));
     OK(tarn_pinned_alloc(stream, 5000, &next));
     CHECK(next == unused); /* inside too */
-    OK(tarn_pinned_free(next));
+    OK(tarn_free(next));
     void *graph = end();
     CHECK(pinned_stats().graph_bytes >= 5000);
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &next));
@@ -602,7 +602,7 @@ static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
     launch(graph, other);
     OK(tarn_device_synchronize(0));
     CHECK(*(unsigned char *)device == 7);
-    OK(tarn_pinned_free(next));
+    OK(tarn_free(next));
     OK(tarn_free(device));
     destroy(graph);
     OK(tarn_pool_release(pool));

@@ -41,7 +41,7 @@ static void an_apu_has_what_hip_says(void)
     OK(tarn_pinned_alloc(stream, 100 * MIB, &pinned));
     GIVES(tarn_alloc_on(stream, 600 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!strstr(tarn_last_error(), "machine"));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
     OK(tarn_free(block));
     nothing_is_left(0);
     machine_files_end();

@@ -22,17 +22,17 @@ static void it_is_served(void **state)
               : "pinned_num_register_threads:2"));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, (void **)&used));
         memset(used, 1, 3 * MIB);
-        assert_ok(tarn_pinned_record_stream(used, stream));
-        assert_ok(tarn_pinned_free(used));
+        assert_ok(tarn_record_stream(used, stream));
+        assert_ok(tarn_free(used));
         assert_ok(tarn_stream_synchronize(stream));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, (void **)&other));
         assert_ptr_equal(other, used);
-        assert_ok(tarn_pinned_record_stream(other, stream));
-        assert_ok(tarn_pinned_free(other));
+        assert_ok(tarn_record_stream(other, stream));
+        assert_ok(tarn_free(other));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, (void **)&other)); /* grows */
         assert_ptr_not_equal(other, used);
-        assert_ok(tarn_pinned_free(other));
+        assert_ok(tarn_free(other));
         assert_ok(tarn_capture_end(stream, &graph));
         assert_ok(driver->graph_destroy(0, graph));
         assert_ok(tarn_pinned_forget_captures());

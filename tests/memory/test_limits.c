@@ -363,7 +363,7 @@ static void sizes_that_no_memory_has(void)
         CHECK(tarn_pinned_alloc(TARN_STREAM_CURRENT, sizes[i], &block) != TARN_OK ||
               sizes[i] == 3 * GIB);
         if (block) /* the host may have that */
-            OK(tarn_pinned_free(block));
+            OK(tarn_free(block));
         block = NULL;
         GIVES(tarn_extend(live, sizes[i]), TARN_ERROR_NO_ROOM);
         GIVES(tarn_extend(large, sizes[i]), TARN_ERROR_NO_ROOM);
@@ -489,7 +489,7 @@ static void a_device_of_sixteen_megabytes(void)
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 20 * MIB, &block)); /* of the host */
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     nothing_is_left(0);
 }
 

@@ -20,7 +20,7 @@ static void sizes_waste_an_eighth_at_most(void)
         CHECK(usable >= size && usable % 256 == 0);
         CHECK(usable - size <= (size > 2048 ? size / 8 : 255));
         memset(pointer, 1, usable > 64 * KIB ? 64 * KIB : usable);
-        OK(tarn_pinned_free(pointer));
+        OK(tarn_free(pointer));
     }
     /* PyTorch's tests have 64 and 128 KiB here. */
     void *a = pinned_take(40 * KIB), *b = pinned_take(80 * KIB);
@@ -28,8 +28,8 @@ static void sizes_waste_an_eighth_at_most(void)
     CHECK(stats.active_requests.current == 2);
     CHECK(stats.active_bytes.current == 120 * KIB);
     CHECK(stats.requested_bytes.current == 120 * KIB);
-    OK(tarn_pinned_free(a));
-    OK(tarn_pinned_free(b));
+    OK(tarn_free(a));
+    OK(tarn_free(b));
     pinned_nothing_is_left(1);
 }
 
@@ -39,7 +39,7 @@ static void nothing_is_not_a_block(void)
     host_start_with(1, 64 * MIB);
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 0, &pointer));
     CHECK(!pointer);
-    OK(tarn_pinned_free(NULL));
+    OK(tarn_free(NULL));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, SIZE_MAX, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, ((size_t)1 << 47) + 1, &pointer),
@@ -49,7 +49,7 @@ static void nothing_is_not_a_block(void)
     CHECK(!pointer);
     GIVES(tarn_pinned_alloc(12345, 1, &pointer), TARN_ERROR_INVALID_STREAM);
     OK(tarn_pinned_alloc(TARN_STREAM_PER_THREAD, 1, &pointer));
-    OK(tarn_pinned_free(pointer));
+    OK(tarn_free(pointer));
     pinned_nothing_is_left(1);
 }
 
@@ -68,9 +68,9 @@ static void the_machine_has_an_end(void)
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &first));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &second), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!second);
-    OK(tarn_pinned_free(first));
+    OK(tarn_free(first));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, most / 2 + 1, &second));
-    OK(tarn_pinned_free(second));
+    OK(tarn_free(second));
     pinned_nothing_is_left(1);
 }
 
@@ -79,32 +79,31 @@ static void wrong_pointers_change_nothing(void)
     char own[512];
     size_t size = 7;
     host_start_with(1, 64 * MIB);
-    GIVES(tarn_pinned_free(own), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_free(own), TARN_ERROR_INVALID_POINTER);
     char *a = pinned_take(5000), *b = pinned_take(3 * MIB), *c = pinned_take(5000);
-    GIVES(tarn_pinned_free(own), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_free(a + 256), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)),
-          TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_free(own), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_free(a + 256), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_usable_size_get(a + 1, &size), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_usable_size_get(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(size == 7);
-    OK(tarn_pinned_free(a));
-    GIVES(tarn_pinned_free(a), TARN_ERROR_DOUBLE_FREE);
+    OK(tarn_free(a));
+    GIVES(tarn_free(a), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_usable_size_get(a, &size), TARN_ERROR_INVALID_POINTER);
-    OK(tarn_pinned_free(b));
-    GIVES(tarn_pinned_free(b), TARN_ERROR_DOUBLE_FREE);
-    GIVES(tarn_pinned_record_stream(b + 5, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_record_stream(own, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_record_stream(c, 77777), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_free(b));
+    GIVES(tarn_free(b), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_record_stream(b + 5, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_record_stream(own, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_record_stream(c, 77777), TARN_ERROR_INVALID_STREAM);
 
     /* Freed while a stream uses it: pending, and freed all the same. */
     tarn_stream stream = lease(0);
     work_on(stream, c, 1, 1000);
-    OK(tarn_pinned_record_stream(c, stream));
-    OK(tarn_pinned_free(c));
-    GIVES(tarn_pinned_free(c), TARN_ERROR_DOUBLE_FREE);
-    GIVES(tarn_pinned_record_stream(c, stream), TARN_ERROR_INVALID_POINTER);
+    OK(tarn_record_stream(c, stream));
+    OK(tarn_free(c));
+    GIVES(tarn_free(c), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_record_stream(c, stream), TARN_ERROR_INVALID_POINTER);
     time_pass(1000);
     pinned_nothing_is_left(1);
 }
@@ -114,19 +113,19 @@ static void a_block_is_used_again_when_its_streams_are_done(void)
     host_start_with(1, 64 * MIB);
     tarn_stream stream = lease(0);
     char *block = pinned_take(100 * KIB), *other;
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     CHECK(pinned_take(100 * KIB) == (void *)block); /* nobody uses it */
 
     work_on(stream, block, 100 * KIB, 1000);
-    OK(tarn_pinned_record_stream(block + 7777, stream)); /* from inside */
-    OK(tarn_pinned_record_stream(block, stream));        /* twice is once */
-    OK(tarn_pinned_free(block));
+    OK(tarn_record_stream(block + 7777, stream)); /* from inside */
+    OK(tarn_record_stream(block, stream));        /* twice is once */
+    OK(tarn_free(block));
     CHECK(pinned_stats().pending_bytes > 0);
     CHECK(pinned_stats().active_requests.current == 1); /* not available yet */
     other = pinned_take(100 * KIB);
     CHECK(other != block);
     pinned_check(1);
-    OK(tarn_pinned_free(other));
+    OK(tarn_free(other));
     time_pass(999);
     CHECK(pinned_stats().pending_bytes > 0);
     time_pass(1);
@@ -139,9 +138,9 @@ static void a_block_is_used_again_when_its_streams_are_done(void)
     block = pinned_take(3 * MIB);
     work_on(stream, block, 1, 5000);
     work_on(second, block, 1, 100);
-    OK(tarn_pinned_record_stream(block, stream));
-    OK(tarn_pinned_record_stream(block, second));
-    OK(tarn_pinned_free(block));
+    OK(tarn_record_stream(block, stream));
+    OK(tarn_record_stream(block, second));
+    OK(tarn_free(block));
     work_on(second, NULL, 0, 100000); /* later work does not matter */
     time_pass(4000);
     CHECK(pinned_stats().pending_bytes > 0);
@@ -157,15 +156,15 @@ static void a_slow_stream_keeps_back_nobody_else(void)
     tarn_stream slow = lease(0), fast = lease(0);
     char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB);
     work_on(slow, a, 1, 1000000);
-    OK(tarn_pinned_record_stream(a, slow));
-    OK(tarn_pinned_free(a)); /* the older one */
+    OK(tarn_record_stream(a, slow));
+    OK(tarn_free(a)); /* the older one */
     work_on(fast, b, 1, 10);
-    OK(tarn_pinned_record_stream(b, fast));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, fast));
+    OK(tarn_free(b));
     time_pass(10);
     CHECK(pinned_take(3 * MIB) == (void *)b);
     CHECK(pinned_stats().pending_bytes == 2 * MIB);
-    OK(tarn_pinned_free(b));
+    OK(tarn_free(b));
 
     /* A look asks about the oldest use of a stream and no further. */
     char *many[20];
@@ -173,8 +172,8 @@ static void a_slow_stream_keeps_back_nobody_else(void)
         many[i] = pinned_take(1000);
     for (int i = 0; i < 20; i++) {
         work_on(slow, many[i], 1, 100);
-        OK(tarn_pinned_record_stream(many[i], slow));
-        OK(tarn_pinned_free(many[i]));
+        OK(tarn_record_stream(many[i], slow));
+        OK(tarn_free(many[i]));
     }
     (void)pinned_stats();
     uint64_t queries = calls_of(0, "event_query");
@@ -188,16 +187,16 @@ static void memory_is_cut_and_joined(void)
 {
     host_start_with(1, 64 * MIB);
     char *whole = pinned_take(16 * MIB);
-    OK(tarn_pinned_free(whole));
+    OK(tarn_free(whole));
     char *a = pinned_take(9 * MIB), *b = pinned_take(7 * MIB);
     CHECK(a == whole && b == whole + 9 * MIB); /* 33 MiB do not cost 64, and the rest serves
                                                   others */
     CHECK(pinned_stats().num_host_alloc == 1);
-    OK(tarn_pinned_free(b));
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(b));
+    OK(tarn_free(a));
     CHECK(pinned_take(16 * MIB) == (void *)whole);
     CHECK(pinned_stats().num_host_alloc == 1);
-    OK(tarn_pinned_free(whole));
+    OK(tarn_free(whole));
 
     /* Small ones share segments of their own. */
     char *small[100];
@@ -206,14 +205,14 @@ static void memory_is_cut_and_joined(void)
     CHECK(pinned_stats().num_host_alloc == 2);
     CHECK(pinned_stats().bucket_allocation[21] == 1 && pinned_stats().bucket_allocation[24] == 1);
     for (size_t i = 0; i < 100; i += 2)
-        OK(tarn_pinned_free(small[i]));
+        OK(tarn_free(small[i]));
     pinned_check(1);
     for (size_t i = 1; i < 100; i += 2)
-        OK(tarn_pinned_free(small[i]));
+        OK(tarn_free(small[i]));
     pinned_check(1);
     CHECK(pinned_take(256 * KIB) == (void *)small[0]);
     CHECK(pinned_stats().num_host_alloc == 2);
-    OK(tarn_pinned_free(small[0]));
+    OK(tarn_free(small[0]));
     pinned_nothing_is_left(1);
 }
 
@@ -223,11 +222,11 @@ static void trim_gives_back_what_is_free(void)
     tarn_stream stream = lease(0);
     char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB), *c = pinned_take(4 * MIB),
          *d = pinned_take(5 * MIB);
-    OK(tarn_pinned_free(a));
-    OK(tarn_pinned_free(b));
+    OK(tarn_free(a));
+    OK(tarn_free(b));
     work_on(stream, c, 1, 1000);
-    OK(tarn_pinned_record_stream(c, stream));
-    OK(tarn_pinned_free(c));
+    OK(tarn_record_stream(c, stream));
+    OK(tarn_free(c));
     OK(tarn_pinned_trim(14 * MIB));
     CHECK(pinned_stats().num_host_free == 0 && time_now() == 0);
     OK(tarn_pinned_trim(13 * MIB));
@@ -236,12 +235,12 @@ static void trim_gives_back_what_is_free(void)
     OK(tarn_pinned_trim(0));
     CHECK(time_now() == 1000);
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(5 * MIB)); /* what lives stays */
-    OK(tarn_pinned_free(d));
+    OK(tarn_free(d));
     OK(tarn_host_fail_set(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_trim(0), TARN_ERROR_DRIVER);
     pinned_check(1);
     CHECK(pinned_take(5 * MIB) == (void *)d); /* it is there still */
-    OK(tarn_pinned_free(d));
+    OK(tarn_free(d));
     pinned_nothing_is_left(1);
 }
 
@@ -270,27 +269,27 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "the limit alone"));
     char *small = pinned_take(100 * KIB); /* the usual segment of 2 MiB fits exactly */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
-    OK(tarn_pinned_free(small));
+    OK(tarn_free(small));
     OK(tarn_pinned_limit_set(6 * MIB + 300 * KIB)); /* below what is held: only growth stops */
     small = pinned_take(100 * KIB);
-    OK(tarn_pinned_free(small));
+    OK(tarn_free(small));
     OK(tarn_pinned_trim(0));
     small = pinned_take(100 * KIB); /* there is no room for a usual segment, except for this */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(6 * MIB + 104 * KIB));
 
     /* What is free makes room for another size, and so does what waits. */
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     char *b = pinned_take(5 * MIB);
-    OK(tarn_pinned_free(b));
+    OK(tarn_free(b));
     b = pinned_take(6 * MIB);
     tarn_stream stream = lease(0);
     work_on(stream, b, 1, 5000);
-    OK(tarn_pinned_record_stream(b, stream));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, stream));
+    OK(tarn_free(b));
     b = pinned_take(4 * MIB);
     CHECK(time_now() == 5000);
-    OK(tarn_pinned_free(b));
-    OK(tarn_pinned_free(small));
+    OK(tarn_free(b));
+    OK(tarn_free(small));
     pinned_nothing_is_left(1);
 }
 
@@ -302,9 +301,9 @@ static void a_full_driver_is_made_room_in(void)
     int host_alloc = kind_of("host_alloc");
     char *a = pinned_take(8 * MIB), *b = pinned_take(2 * MIB);
     work_on(stream, b, 1, 700);
-    OK(tarn_pinned_record_stream(b, stream));
-    OK(tarn_pinned_free(a));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, stream));
+    OK(tarn_free(a));
+    OK(tarn_free(b));
     /* The first growth is refused; after 8 MiB went back the next is not. */
     OK(tarn_host_fail_set(host_alloc, 1, false, TARN_ERROR_OUT_OF_MEMORY));
     char *c = pinned_take(9 * MIB);
@@ -316,13 +315,13 @@ static void a_full_driver_is_made_room_in(void)
     CHECK(time_now() == 700 && !pointer);
     CHECK(calls_of(0, "host_free") == 2);
     /* Another failure than that is no reason to empty the cache. */
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(c));
     OK(tarn_host_fail_set(host_alloc, 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 10 * MIB, &pointer), TARN_ERROR_DRIVER);
     CHECK(calls_of(0, "host_free") == 2);
     OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     CHECK(pinned_take(9 * MIB) == (void *)c);
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(c));
     pinned_nothing_is_left(1);
 }
 
@@ -347,14 +346,14 @@ static void statistics_are_exact(void)
     CHECK(stats.host_free_time.count == 0 && stats.host_free_time.total == 0 &&
           stats.host_free_time.min == 0);
 
-    OK(tarn_pinned_free(a)); /* at once */
+    OK(tarn_free(a)); /* at once */
     stats = pinned_stats();
     CHECK(stats.active_requests.current == 2 && stats.active_requests.freed == 1 &&
           stats.active_requests.peak == 3);
     CHECK(stats.active_bytes.freed == 512 && stats.requested_bytes.freed == 300);
     work_on(stream, b, 1, 10);
-    OK(tarn_pinned_record_stream(b, stream));
-    OK(tarn_pinned_free(b)); /* later, by the size that it has */
+    OK(tarn_record_stream(b, stream));
+    OK(tarn_free(b)); /* later, by the size that it has */
     time_pass(10);
     stats = pinned_stats();
     CHECK(stats.active_bytes.current == 256 &&
@@ -373,7 +372,7 @@ static void statistics_are_exact(void)
           stats.active_bytes.freed == 0);
     CHECK(stats.num_host_alloc == 0 && stats.bucket_allocation[21] == 0 &&
           stats.host_alloc_time.count == 0);
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(c));
     OK(tarn_pinned_trim(0));
     stats = pinned_stats();
     CHECK(stats.num_host_free == 2 && stats.host_free_time.count == 2 &&
@@ -433,7 +432,7 @@ static void a_thread_that_cannot_be_created_is_done_without(void)
     OK(tarn_configuration_set("pinned_use_background_threads:True,pinned_max_cached_size_mb:5"));
     CHECK(system_hits() == 1 && strcmp(tarn_last_error(), "") == 0);
     CHECK(!pinned_settings().background_threads && pinned_settings().max_cached_size == 5 * MIB);
-    OK(tarn_pinned_free(pinned_take(3 * MIB)));
+    OK(tarn_free(pinned_take(3 * MIB)));
     system_arm(0, false, 0);
     OK(tarn_configuration_set("pinned_max_cached_size_mb:6"));
     CHECK(pinned_settings().background_threads && pinned_settings().max_cached_size == 6 * MIB);
@@ -452,8 +451,8 @@ static void memory_is_registered(void)
         for (size_t i = 0; i < 3 * MIB; i += 4096)
             CHECK(a[i] == 0); /* touched, and nothing else */
         CHECK(ledger_of(0).pinned == 2);
-        OK(tarn_pinned_free(a));
-        OK(tarn_pinned_free(b));
+        OK(tarn_free(a));
+        OK(tarn_free(b));
         pinned_nothing_is_left(1);
     }
     CHECK(calls_of(0, "host_register") == 16 && calls_of(0, "host_unregister") == 16);
@@ -465,7 +464,7 @@ static void memory_is_registered(void)
     char *a = pinned_take(MIB);
     settings.use_register = false; /* what is registered goes back as such */
     pinned_settings_set(&settings);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     pinned_nothing_is_left(1);
     CHECK(calls_of(0, "host_unregister") == 17 && calls_of(0, "host_free") == 0);
 }
@@ -482,15 +481,15 @@ static void a_segment_is_reserved(void)
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
     char *d = pinned_take(6 * MIB); /* does not fit */
     CHECK(pinned_stats().num_host_alloc == 2);
-    OK(tarn_pinned_free(a));
-    OK(tarn_pinned_free(b));
-    OK(tarn_pinned_free(c));
-    OK(tarn_pinned_free(d));
+    OK(tarn_free(a));
+    OK(tarn_free(b));
+    OK(tarn_free(c));
+    OK(tarn_free(d));
     OK(tarn_pinned_trim(0));
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB)); /* stays */
     a = pinned_take(8 * MIB);                                            /* and is whole again */
     CHECK(pinned_stats().num_host_alloc == 2);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     pinned_check(1);
     OK(tarn_shutdown());
 }
@@ -507,20 +506,20 @@ static void what_is_too_large_is_not_cached(void)
     OK(tarn_usable_size_get(b, &size));
     CHECK(size == 5 * MIB + 256); /* not rounded further */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(10 * MIB + 4 * KIB));
-    OK(tarn_pinned_free(a));
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(a));
+    OK(tarn_free(c));
     CHECK(pinned_stats().num_host_free == 0);
     tarn_stream stream = lease(0);
     work_on(stream, b, 1, 100);
-    OK(tarn_pinned_record_stream(b, stream));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, stream));
+    OK(tarn_free(b));
     CHECK(ledger_of(0).pinned == 3);
     time_pass(100);
     CHECK(pinned_stats().num_host_free == 1);
     CHECK(ledger_of(0).pinned == 2);
     b = pinned_take(6 * MIB);
     OK(tarn_host_fail_set(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
-    OK(tarn_pinned_free(b)); /* the free has succeeded: the memory is cached after all */
+    OK(tarn_free(b)); /* the free has succeeded: the memory is cached after all */
     CHECK(strcmp(tarn_last_error(), "") == 0);
     CHECK(ledger_of(0).pinned == 3);
     pinned_check(1);
@@ -531,11 +530,11 @@ static void what_is_too_large_is_not_cached(void)
     pinned_settings_set(&settings);
     OK(tarn_pinned_trim(0));
     a = pinned_take(9 * MIB + 1000);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     c = pinned_take(9 * MIB + 5000);
     OK(tarn_usable_size_get(c, &size));
     CHECK(size >= 9 * MIB + 5000 && pinned_stats().allocations.current == 2);
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(c));
     pinned_nothing_is_left(1);
 }
 
@@ -550,8 +549,8 @@ static void a_thread_looks_for_finished_work(void)
     for (int round = 0; round < 5; round++) {
         char *a = pinned_take(MIB);
         work_on(stream, a, 1, 1000);
-        OK(tarn_pinned_record_stream(a, stream));
-        OK(tarn_pinned_free(a));
+        OK(tarn_record_stream(a, stream));
+        OK(tarn_free(a));
         uint64_t queries = calls_of(0, "event_query");
         while (calls_of(0, "event_query") < queries + 3)
             usleep(100);
@@ -565,8 +564,8 @@ static void a_thread_looks_for_finished_work(void)
     settings.max_cached_size = 0; /* what it frees it gives back */
     pinned_settings_set(&settings);
     char *a = pinned_take(5 * MIB);
-    OK(tarn_pinned_record_stream(a, stream));
-    OK(tarn_pinned_free(a));
+    OK(tarn_record_stream(a, stream));
+    OK(tarn_free(a));
     while (pinned_stats().num_host_free == 0) /* counted after the driver's call, with all that the
                                                  call changes */
         usleep(100);
@@ -602,7 +601,7 @@ static void a_trim_waits_for_what_another_thread_gives_back(void)
     host_start_with(1, 64 * MIB);
     hooked = driver_host;
     hooked.host_free = host_free_slowly;
-    OK(tarn_pinned_free(pinned_take(5 * MIB)));
+    OK(tarn_free(pinned_take(5 * MIB)));
     driver = &hooked;
     CHECK(!pthread_create(&other, NULL, trims, NULL));
     while (!atomic_load(&gives_back))
@@ -631,7 +630,7 @@ static void is_pinned_starts_nothing(void)
     CHECK(tarn_pinned_contains(a) && tarn_pinned_contains(a + 10 * KIB - 1));
     CHECK(!tarn_pinned_contains(a - 1) && !tarn_pinned_contains(a + 10 * KIB));
     CHECK(!tarn_pinned_contains(own));
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     CHECK(!tarn_pinned_contains(a));
 }
 
@@ -642,9 +641,9 @@ static void a_child_has_none(void)
     void *pointer = NULL;
     CHECK(!tarn_pinned_contains(before_fork));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_FORKED);
-    GIVES(tarn_pinned_free(before_fork), TARN_ERROR_FORKED);
+    GIVES(tarn_free(before_fork), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_trim(0), TARN_ERROR_FORKED);
-    GIVES(tarn_pinned_record_stream(before_fork, TARN_STREAM_LEGACY), TARN_ERROR_FORKED);
+    GIVES(tarn_record_stream(before_fork, TARN_STREAM_LEGACY), TARN_ERROR_FORKED);
 }
 
 static void fork_and_shutdown_end_it(void)
@@ -658,14 +657,14 @@ static void fork_and_shutdown_end_it(void)
     tarn_stream stream = lease(0);
     char *b = pinned_take(5 * MIB);
     work_on(stream, b, 1, 500);
-    OK(tarn_pinned_record_stream(b, stream));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, stream));
+    OK(tarn_free(b));
     before_fork[5] = 7;
     OK(tarn_shutdown());
     CHECK(before_fork[5] == 7); /* what lives keeps its memory */
     void *pointer = NULL;
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_SHUTDOWN);
-    GIVES(tarn_pinned_free(before_fork), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_free(before_fork), TARN_ERROR_SHUTDOWN);
     CHECK(!tarn_pinned_contains(before_fork));
 }
 
@@ -678,16 +677,16 @@ static void devices_share_it(void)
     tarn_stream zero = lease(0), one = lease(1);
     work_on(zero, a, 1, 100);
     work_on(one, a, 1, 200);
-    OK(tarn_pinned_record_stream(a, zero));
-    OK(tarn_pinned_record_stream(a, one));
-    OK(tarn_pinned_free(a));
+    OK(tarn_record_stream(a, zero));
+    OK(tarn_record_stream(a, one));
+    OK(tarn_free(a));
     time_pass(150);
     CHECK(pinned_stats().pending_bytes > 0);
     time_pass(50);
     CHECK(pinned_stats().pending_bytes == 0);
     OK(tarn_device_set(0));
     CHECK(pinned_take(3 * MIB) == (void *)a);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
 
     /* Work of a stream that is retired since is waited for. */
     tarn_stream adopted = 0;
@@ -696,10 +695,10 @@ static void devices_share_it(void)
     OK(tarn_stream_adopt(0, native, &adopted));
     a = pinned_take(3 * MIB);
     work_on(adopted, a, 1, 1000);
-    OK(tarn_pinned_record_stream(a, adopted));
+    OK(tarn_record_stream(a, adopted));
     OK(tarn_stream_retire(adopted));
     OK(driver->stream_destroy(0, native));
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     CHECK(pinned_stats().pending_bytes > 0);
     time_pass(1000);
     pinned_nothing_is_left(2);
@@ -711,14 +710,14 @@ static void a_lost_device_holds_nothing_back(void)
     host_start_with(2, 64 * MIB);
     tarn_stream stream = lease(1);
     char *a = pinned_take(3 * MIB);
-    OK(tarn_pinned_record_stream(a, stream));
+    OK(tarn_record_stream(a, stream));
     work_on(stream, a, 1, 1000000);
     OK(tarn_host_fail_set(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     CHECK(pinned_stats().pending_bytes == 0); /* its work is over */
     OK(tarn_device_set(0));
     CHECK(pinned_take(3 * MIB) == (void *)a);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     OK(tarn_host_fail_set(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_DEVICE_LOST);

@@ -49,25 +49,25 @@ static void each_way(enum how how)
 
     /* Not used: the same memory again, inside the capture. */
     char *unused = pinned_take(MIB);
-    OK(tarn_pinned_free(unused));
+    OK(tarn_free(unused));
     CHECK(pinned_take(MIB) == (void *)unused);
 
     /* Used: kept. */
     char *used = unused;
     memset(used, 5, MIB);
     copy(stream, device, used, MIB);
-    OK(tarn_pinned_record_stream(used, stream));
-    OK(tarn_pinned_free(used));
+    OK(tarn_record_stream(used, stream));
+    OK(tarn_free(used));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
-    GIVES(tarn_pinned_free(used), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_free(used), TARN_ERROR_DOUBLE_FREE);
     char *next = pinned_take(MIB);
     CHECK(next != used);
 
     /* Work of others goes on, with events of their own. */
     char *beside = pinned_take(2 * MIB);
     work_on(other, beside, 1, 100);
-    OK(tarn_pinned_record_stream(beside, other));
-    OK(tarn_pinned_free(beside));
+    OK(tarn_record_stream(beside, other));
+    OK(tarn_free(beside));
     CHECK(pinned_stats().pending_bytes == (int64_t)(2 * MIB));
     OK(tarn_host_advance(time_now() + 100));
     CHECK(pinned_stats().pending_bytes == 0);
@@ -84,8 +84,8 @@ static void each_way(enum how how)
         CHECK(device[0] == 5 && device[MIB - 1] == 5);
     }
     OK(tarn_host_graph_destroy(graph));
-    OK(tarn_pinned_free(after));
-    OK(tarn_pinned_free(next));
+    OK(tarn_free(after));
+    OK(tarn_free(next));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     pinned_check(1);
     OK(tarn_pinned_forget_captures());
@@ -113,13 +113,13 @@ static void the_other_direction_is_kept_too(void)
     char *to = pinned_take(MIB);
     copy(stream, to, device, MIB);
     copy(stream, plain, device, sizeof plain);
-    OK(tarn_pinned_record_stream(to + 100, stream));
-    GIVES(tarn_pinned_record_stream(plain, stream), TARN_ERROR_INVALID_POINTER);
+    OK(tarn_record_stream(to + 100, stream));
+    GIVES(tarn_record_stream(plain, stream), TARN_ERROR_INVALID_POINTER);
     void *graph = end(stream, BY_TARN);
     OK(tarn_host_graph_launch(0, graph, native_of(stream)));
     OK(tarn_stream_synchronize(stream));
     CHECK(to[MIB - 1] == 3 && plain[999] == 3);
-    OK(tarn_pinned_free(to)); /* after the capture: kept all the same */
+    OK(tarn_free(to)); /* after the capture: kept all the same */
     CHECK(pinned_take(MIB) != (void *)to);
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(graph));
@@ -134,10 +134,10 @@ static void a_free_during_a_capture_waits_for_its_end(void)
         tarn_stream stream = lease(0);
         char *block = pinned_take(MIB);
         work_on(stream, block, 1, 100);
-        OK(tarn_pinned_record_stream(block, stream));
+        OK(tarn_record_stream(block, stream));
         begin(stream, how);
         uint64_t records = calls_of(0, "event_record"), queries = calls_of(0, "event_query");
-        OK(tarn_pinned_free(block));
+        OK(tarn_free(block));
         time_pass(200);
         CHECK(pinned_stats().pending_bytes == (int64_t)MIB);
         char *other = pinned_take(MIB);
@@ -146,7 +146,7 @@ static void a_free_during_a_capture_waits_for_its_end(void)
         CHECK(strcmp(tarn_last_error(), "") == 0);
         OK(tarn_host_graph_destroy(end(stream, how)));
         CHECK(pinned_stats().pending_bytes == 0 && pinned_stats().graph_bytes == 0);
-        OK(tarn_pinned_free(other));
+        OK(tarn_free(other));
         pinned_nothing_is_left(1);
     }
 }
@@ -162,8 +162,8 @@ static void streams_that_join_are_asked(void)
     begin(stream, BY_TARN);
     OK(tarn_event_record(event, stream));
     OK(tarn_stream_wait(joined, event));
-    OK(tarn_pinned_record_stream(block, joined));
-    OK(tarn_pinned_free(block));
+    OK(tarn_record_stream(block, joined));
+    OK(tarn_free(block));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_event_record(event, joined));
     OK(tarn_stream_wait(stream, event));
@@ -173,8 +173,8 @@ static void streams_that_join_are_asked(void)
     /* The legacy stream captures never, so nothing that it uses is kept for good. */
     block = pinned_take(MIB);
     begin(stream, BY_TARN);
-    OK(tarn_pinned_record_stream(block, TARN_STREAM_LEGACY));
-    OK(tarn_pinned_free(block));
+    OK(tarn_record_stream(block, TARN_STREAM_LEGACY));
+    OK(tarn_free(block));
     OK(tarn_host_graph_destroy(end(stream, BY_TARN)));
     CHECK(pinned_stats().graph_bytes == 0);
     pinned_nothing_is_left(1);
@@ -214,23 +214,23 @@ static void pools_keep_their_memory_apart(void)
         OK(pinned_pool_create(&routes.pool[i]));
     }
     char *standard = pinned_take(MIB), *mine[2];
-    OK(tarn_pinned_free(standard));
+    OK(tarn_free(standard));
     atomic_store(&upper_hooks.pinned_route, choose);
     begin(routes.stream[0], BY_TARN);
     begin(routes.stream[1], UNKNOWN);
     for (int i = 0; i < 2; i++) {
         mine[i] = take_on(routes.stream[i], MIB);
         CHECK(mine[i] != standard && (i == 0 || mine[1] != mine[0]));
-        OK(tarn_pinned_free(mine[i])); /* unused: again in its own pool, and nowhere else */
+        OK(tarn_free(mine[i])); /* unused: again in its own pool, and nowhere else */
         CHECK(take_on(plain, MIB) == (void *)standard);
-        OK(tarn_pinned_free(standard));
+        OK(tarn_free(standard));
         CHECK(take_on(routes.stream[i], MIB) == (void *)mine[i]);
-        OK(tarn_pinned_record_stream(mine[i], routes.stream[i]));
-        OK(tarn_pinned_free(mine[i]));
+        OK(tarn_record_stream(mine[i], routes.stream[i]));
+        OK(tarn_free(mine[i]));
     }
     OK(tarn_stream_set(routes.stream[0])); /* the current stream routes too */
     char *live = pinned_take(3 * MIB);
-    OK(tarn_pinned_record_stream(live, routes.stream[0]));
+    OK(tarn_record_stream(live, routes.stream[0]));
     OK(tarn_stream_set(TARN_STREAM_LEGACY));
     OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
     OK(tarn_host_graph_destroy(end(routes.stream[1], UNKNOWN)));
@@ -248,9 +248,9 @@ static void pools_keep_their_memory_apart(void)
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     pinned_check(1);
     memset(live, 1, 3 * MIB);
-    OK(tarn_pinned_free(live));
+    OK(tarn_free(live));
     CHECK(take_on(plain, 3 * MIB) == (void *)live);
-    OK(tarn_pinned_free(live));
+    OK(tarn_free(live));
     char *one = take_on(plain, MIB), *two = take_on(plain, MIB);
     CHECK((one == standard && two == mine[0]) || (one == mine[0] && two == standard));
 
@@ -258,8 +258,8 @@ static void pools_keep_their_memory_apart(void)
     routes.pool[1] = NULL;
     atomic_store(&upper_hooks.pinned_route, NULL);
     CHECK(pinned_stats().graph_bytes == 0);
-    OK(tarn_pinned_free(one));
-    OK(tarn_pinned_free(two));
+    OK(tarn_free(one));
+    OK(tarn_free(two));
     pinned_nothing_is_left(1);
     pinned_pool_release(NULL);
 }
@@ -275,15 +275,15 @@ static void pools_give_back_and_die(void)
     atomic_store(&upper_hooks.pinned_route, choose);
     char *a = take_on(routes.stream[0], 2 * MIB), *b = take_on(routes.stream[0], 3 * MIB);
     char *c = take_on(routes.stream[0], 4 * MIB);
-    OK(tarn_pinned_free(a));
+    OK(tarn_free(a));
     work_on(other, b, 1, 1000);
-    OK(tarn_pinned_record_stream(b, other));
-    OK(tarn_pinned_free(b));
+    OK(tarn_record_stream(b, other));
+    OK(tarn_free(b));
     begin(routes.stream[0], BY_TARN);
-    OK(tarn_pinned_record_stream(c, routes.stream[0]));
+    OK(tarn_record_stream(c, routes.stream[0]));
     work_on(other, c, 1, 2000); /* besides */
-    OK(tarn_pinned_record_stream(c, other));
-    OK(tarn_pinned_free(c));
+    OK(tarn_record_stream(c, other));
+    OK(tarn_free(c));
     OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
     OK(tarn_pinned_trim(7 * MIB));
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(7 * MIB));
@@ -297,7 +297,7 @@ static void pools_give_back_and_die(void)
     OK(tarn_pinned_limit_set(7 * MIB));
     CHECK(take_on(other, 4 * MIB) == (void *)c);
     CHECK(pinned_stats().pending_bytes == 0);
-    OK(tarn_pinned_free(c));
+    OK(tarn_free(c));
     pinned_nothing_is_left(1);
     OK(tarn_shutdown());
 }
@@ -319,14 +319,14 @@ static void *graph_that_reads(tarn_stream stream, char **block, char *to)
     if (!*block)
         *block = take_on(stream, MIB);
     copy(stream, to, *block, MIB);
-    OK(tarn_pinned_record_stream(*block, stream));
+    OK(tarn_record_stream(*block, stream));
     return end_with_graph(stream);
 }
 
 static bool is_given_again(const void *block)
 {
     void *taken = pinned_take(MIB);
-    OK(tarn_pinned_free(taken));
+    OK(tarn_free(taken));
     return taken == block;
 }
 
@@ -341,7 +341,7 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
      * second's. */
     void *first = graph_that_reads(stream, &block, to),
          *second = graph_that_reads(stream, &block, to);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0)); /* pools are collected */
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB && !is_given_again(block));
@@ -359,14 +359,14 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     block = take_on(stream, MIB);
     first = end_with_graph(stream);
     second = graph_that_reads(stream, &block, to);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_host_graph_destroy(first));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(second));
     OK(tarn_device_trim(0, 0));
     CHECK(pinned_stats().graph_bytes == 0);
     first = graph_that_reads(stream, &standard, to);
-    OK(tarn_pinned_free(standard));
+    OK(tarn_free(standard));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0));
@@ -378,16 +378,16 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0));
     pinned_check(1);
-    OK(tarn_pinned_free(standard));
+    OK(tarn_free(standard));
     CHECK(pinned_stats().graph_bytes == 0);
 
     /* A capture without a pool used it last. */
     block = NULL;
     first = graph_that_reads(stream, &block, to);
     begin(stream, BY_TARN);
-    OK(tarn_pinned_record_stream(block, stream));
+    OK(tarn_record_stream(block, stream));
     second = end(stream, BY_TARN);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
@@ -410,8 +410,8 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
         OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
         char *from = take_on(stream, MIB);
         copy(stream, to, from, MIB);
-        OK(tarn_pinned_record_stream(from, stream));
-        OK(tarn_pinned_free(from));
+        OK(tarn_record_stream(from, stream));
+        OK(tarn_free(from));
         graph = end_with_graph(stream);
         CHECK(pinned_stats().graph_bytes == (int64_t)MIB &&
               pinned_stats().allocated_bytes.current <= (int64_t)(2 * MIB));
@@ -425,12 +425,12 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
     for (int i = 0; i < 2; i++) {
         OK(tarn_pool_capture_begin(i ? other : pool, stream, TARN_CAPTURE_RELAXED));
         copy(stream, to, block, MIB);
-        OK(tarn_pinned_record_stream(block, stream));
+        OK(tarn_record_stream(block, stream));
         lasting = end_with_graph(stream);
         if (i == 0)
             OK(tarn_host_graph_destroy(lasting));
     }
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_host_graph_destroy(lasting));
     CHECK(pinned_stats().graph_bytes == 0);
@@ -439,8 +439,8 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
     OK(tarn_pool_hold(pool, NULL));
     OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
     block = take_on(stream, MIB);
-    OK(tarn_pinned_record_stream(block, stream));
-    OK(tarn_pinned_free(block));
+    OK(tarn_record_stream(block, stream));
+    OK(tarn_free(block));
     OK(tarn_capture_abort(stream));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB);
     OK(tarn_pool_unhold(pool));
@@ -467,10 +467,10 @@ static void a_block_is_kept_for_its_own_graph_alone(void)
         if (i == 0)
             both = take_on(stream, MIB);
         copy(stream, to, from, MIB);
-        OK(tarn_pinned_record_stream(from, stream));
+        OK(tarn_record_stream(from, stream));
         if (i < 2)
-            OK(tarn_pinned_record_stream(both, stream));
-        OK(tarn_pinned_free(from));
+            OK(tarn_record_stream(both, stream));
+        OK(tarn_free(from));
         graph = end_with_graph(stream);
         lasts = i == 0 ? from : lasts;
         lasting = i == 0 ? graph : lasting;
@@ -480,7 +480,7 @@ static void a_block_is_kept_for_its_own_graph_alone(void)
         CHECK(pinned_stats().graph_bytes == (int64_t)MIB &&
               pinned_stats().allocated_bytes.current <= (int64_t)(4 * MIB));
     }
-    OK(tarn_pinned_free(both)); /* of two graphs of the pool, which one holds */
+    OK(tarn_free(both)); /* of two graphs of the pool, which one holds */
     CHECK(pinned_stats().graph_bytes == (int64_t)(2 * MIB));
     memset(lasts, 9, MIB);
     OK(tarn_host_graph_launch(0, lasting, native_of(stream)));
@@ -502,7 +502,7 @@ static void what_a_destroyed_graph_kept_is_at_hand(void)
     tarn_stream stream = lease(0);
     char *to = alloc_on(stream, MIB), *block = pinned_take(MIB);
     void *graph = graph_that_reads(stream, &block, to);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     CHECK(pinned_stats().graph_bytes == (int64_t)MIB && pinned_stats().allocated_bytes.current > 0);
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pinned_trim(0));
@@ -511,18 +511,18 @@ static void what_a_destroyed_graph_kept_is_at_hand(void)
 
     block = pinned_take(MIB);
     graph = graph_that_reads(stream, &block, to);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_pinned_limit_set((size_t)pinned_stats().allocated_bytes.current));
     void *more = NULL;
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &more));
-    OK(tarn_pinned_free(more));
+    OK(tarn_free(more));
     OK(tarn_pinned_limit_set(TARN_NO_LIMIT));
 
     block = pinned_take(MIB);
     graph = graph_that_reads(stream, &block, to);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
     OK(tarn_host_graph_destroy(graph));
     CHECK(pinned_stats().graph_bytes == 0);
     OK(tarn_free(to));
@@ -536,9 +536,9 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     tarn_stream stream = lease(0);
     char *block = pinned_take(MIB);
     OK(tarn_host_fail_set(kind_of("capture_status"), 1, false, TARN_ERROR_DRIVER));
-    GIVES(tarn_pinned_record_stream(block, stream), TARN_ERROR_DRIVER);
-    OK(tarn_pinned_record_stream(block, stream));
-    OK(tarn_pinned_free(block));
+    GIVES(tarn_record_stream(block, stream), TARN_ERROR_DRIVER);
+    OK(tarn_record_stream(block, stream));
+    OK(tarn_free(block));
     CHECK(pinned_stats().graph_bytes == 0);
     pinned_nothing_is_left(1);
 }

@@ -45,7 +45,7 @@ static void use(int block, int stream)
 {
     if (block >= t.count)
         return;
-    (void)TRY(tarn_pinned_record_stream(t.blocks[block], t.streams[stream]));
+    (void)TRY(tarn_record_stream(t.blocks[block], t.streams[stream]));
 }
 
 static void give_all(void)
@@ -53,8 +53,8 @@ static void give_all(void)
     for (int i = 0; i < t.count; i++) {
         for (size_t j = 0; j < t.sizes[i] && j < 100; j++)
             CHECK(t.blocks[i][j] == i + 1);
-        OK(tarn_pinned_free(t.blocks[i]));
-        GIVES(tarn_pinned_free(t.blocks[i]), TARN_ERROR_DOUBLE_FREE);
+        OK(tarn_free(t.blocks[i]));
+        GIVES(tarn_free(t.blocks[i]), TARN_ERROR_DOUBLE_FREE);
     }
     t.count = 0;
 }
@@ -107,7 +107,7 @@ static void it_is_registered(void)
     take(3 * MIB);
     take(100);
     for (int i = 0; i < t.count; i++) /* one goes back at once, which may fail */
-        OK(tarn_pinned_free(t.blocks[i]));
+        OK(tarn_free(t.blocks[i]));
     t.count = 0;
     settings.use_register = false;
     settings.max_cached_size = SIZE_MAX;

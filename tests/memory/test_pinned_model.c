@@ -152,7 +152,7 @@ static void use(void)
     if (!held)
         return;
     if (stream == m.capturing) {
-        OK(tarn_pinned_record_stream(held->pointer, m.streams[stream]));
+        OK(tarn_record_stream(held->pointer, m.streams[stream]));
         note_capture(held, 1u << m.route);
         held->died = false;
         return;
@@ -160,14 +160,14 @@ static void use(void)
     uint64_t now = time_now(), length = pick(pick(8) ? 300 : 20000);
     work_on(m.streams[stream], held->pointer, held->usable, length);
     m.ends[stream] = m.ends[stream] > now + length ? m.ends[stream] : now + length;
-    OK(tarn_pinned_record_stream(held->pointer + pick(held->usable), m.streams[stream]));
+    OK(tarn_record_stream(held->pointer + pick(held->usable), m.streams[stream]));
     held->streams |= 1u << stream;
 }
 
 static void release(struct held *held)
 {
     check_paint(held);
-    OK(tarn_pinned_free(held->pointer));
+    OK(tarn_free(held->pointer));
     held->until = 0;
     for (int i = 0; i < STREAMS; i++)
         if ((held->streams >> i & 1) && m.ends[i] > held->until)
@@ -176,7 +176,7 @@ static void release(struct held *held)
     /* Else it may be with the driver again; and the background thread may wait there, which moves
      * the clock. */
     if (held->kept || (held->until > time_now() && !pinned_settings().background_threads))
-        GIVES(tarn_pinned_free(held->pointer), TARN_ERROR_DOUBLE_FREE);
+        GIVES(tarn_free(held->pointer), TARN_ERROR_DOUBLE_FREE);
 }
 
 static void capture(void)

@@ -55,10 +55,10 @@ static void *work(void *argument)
             memcpy(block, &header, sizeof header);
             if (value % 3) {
                 OK(tarn_host_call(0, native, look, block));
-                OK(tarn_pinned_record_stream(block + value % header.size, stream));
+                OK(tarn_record_stream(block + value % header.size, stream));
             }
             block = atomic_exchange(&passed[(value >> 20) % PASSED], block);
-            OK(tarn_pinned_free(block)); /* another's, or NULL */
+            OK(tarn_free(block)); /* another's, or NULL */
             atomic_fetch_add(&served, 1);
         }
         CHECK(!tarn_pinned_contains(&header));
@@ -92,8 +92,8 @@ static void *meddle(void *argument)
             void *pointer = NULL;
             tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &pointer);
             if (!status) {
-                OK(tarn_pinned_record_stream(pointer, stream));
-                OK(tarn_pinned_free(pointer));
+                OK(tarn_record_stream(pointer, stream));
+                OK(tarn_free(pointer));
             }
             OK(tarn_capture_abort(stream));
             OK(tarn_pinned_forget_captures());
@@ -115,7 +115,7 @@ static void threads_share_it(void)
     atomic_store(&over, true);
     CHECK(pthread_join(meddler, NULL) == 0);
     for (int i = 0; i < PASSED; i++)
-        OK(tarn_pinned_free(atomic_load(&passed[i])));
+        OK(tarn_free(atomic_load(&passed[i])));
     struct pinned_settings settings = pinned_settings();
     settings.background_threads = false;
     pinned_settings_set(&settings);
@@ -134,7 +134,7 @@ static void *swap(void *argument)
     for (int i = 0; i < 300; i++) {
         void *pointer = NULL;
         OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &pointer));
-        OK(tarn_pinned_free(pointer));
+        OK(tarn_free(pointer));
     }
     return NULL;
 }

@@ -129,7 +129,7 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     gives_wrong(&giver, pool, near, TARN_ERROR_DRIVER, "where tarn has pinned memory");
     gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER,
                 "where tarn has pinned memory");
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
 
     /* What only touches is right. */
     void *below = NULL, *above = NULL;

@@ -97,13 +97,13 @@ static void pinned_memory_waits_for_the_first_that_ends(void **state)
         for (int i = 0; i < 2; i++) {
             OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 8 * MIB, &blocks[i]));
             work_on(streams[i], blocks[i], 1, i ? LATE : SOON);
-            OK(tarn_pinned_record_stream(blocks[i], streams[i]));
+            OK(tarn_record_stream(blocks[i], streams[i]));
         }
         for (int i = 0; i < 2; i++)
-            OK(tarn_pinned_free(blocks[late_first ? !i : i]));
+            OK(tarn_free(blocks[late_first ? !i : i]));
         OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 7 * MIB, &block));
         CHECK(time_now() - start >= SOON && time_now() - start < 2 * SOON);
-        OK(tarn_pinned_free(block));
+        OK(tarn_free(block));
         time_pass(LATE);
         OK(tarn_pinned_trim(0));
         OK(tarn_pinned_limit_set(TARN_NO_LIMIT));

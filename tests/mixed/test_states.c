@@ -251,8 +251,8 @@ static void leave_work_of_found(void)
         if (blocks[i])
             (void)driver->set(0, (uintptr_t)blocks[i], 1, 64, native);
     if (tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &blocks[2]) == TARN_OK) {
-        (void)tarn_pinned_record_stream(blocks[2], stream);
-        (void)tarn_pinned_free(blocks[2]);
+        (void)tarn_record_stream(blocks[2], stream);
+        (void)tarn_free(blocks[2]);
     }
     for (int i = 0; i < 2; i++)
         (void)tarn_free(blocks[i]);

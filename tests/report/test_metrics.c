@@ -118,7 +118,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     OK(tarn_free(blocks[2]));
     OK(tarn_free(in_pool));
     OK(tarn_pool_release(pool));
-    OK(tarn_pinned_free(pinned));
+    OK(tarn_free(pinned));
 }
 
 /* A stream that comes again in the slot of one that is gone is another line, and no line is there

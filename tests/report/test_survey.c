@@ -177,7 +177,7 @@ static void pinned_memory_is_there_once_it_was_used(void **state)
     OK(tarn_pinned_stats_get(&stats));
     const struct survey *survey = take();
     CHECK(survey->has_pinned && memcmp(&survey->pinned, &stats, sizeof stats) == 0);
-    OK(tarn_pinned_free(block));
+    OK(tarn_free(block));
 }
 
 static int make_handle(void **handle)

@@ -190,13 +190,13 @@ static void do_pinned(struct worker *worker)
         if (!OK(tarn_pinned_alloc(place.stream, size, (void **)&blocks[i])))
             continue;
         blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
-        if (below(worker, 2) && OK(tarn_pinned_record_stream(blocks[i], place.stream)))
+        if (below(worker, 2) && OK(tarn_record_stream(blocks[i], place.stream)))
             OK(tarn_host_work(place.device, place.native, NULL, 0, below(worker, 5000)));
     }
     for (int i = 0; i < 6; i++) {
         if (blocks[i] && blocks[i][0] != i)
             wrong("a pinned block has another's contents");
-        OK(tarn_pinned_free(blocks[i]));
+        OK(tarn_free(blocks[i]));
     }
     if (below(worker, 16) == 0)
         OK_OR(tarn_pinned_trim(below(worker, 4 * MIB)), MAY(TARN_ERROR_CAPTURE));

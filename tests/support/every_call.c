@@ -286,7 +286,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
     REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
     REFUSED(tarn_pinned_alloc, (world.stream, 100, &out.pointer))                              \
-    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                           \
     OTHER(tarn_pinned_contains, (void)tarn_pinned_contains(world.pinned))                      \
     REFUSED(tarn_pinned_trim, (0))                                                             \
     REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                                 \
@@ -402,7 +401,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_event_destroy, (world.event))                                                 \
     REFUSED(tarn_free_on, (world.block, world.stream))                                         \
     REFUSED(tarn_free, (world.block))                                                          \
-    REFUSED(tarn_pinned_free, (world.pinned))                                                  \
     REFUSED(tarn_scope_end, (world.scope))                                                     \
     REFUSED(tarn_range_destroy, (world.range))                                                 \
     REFUSED(tarn_pool_release, (world.pool))                                                   \
@@ -669,7 +667,7 @@ void world_end(void)
     close(world.sockets[1]);
     OK(tarn_observer_remove(world.observer));
     OK(tarn_sleeper_remove(world.sleeper));
-    OK(tarn_pinned_free(world.pinned));
+    OK(tarn_free(world.pinned));
     OK(tarn_scope_end(world.scope));
     OK(tarn_pool_resume(world.suspended));
     OK(tarn_checkpoint_destroy(world.checkpoint));

@@ -303,12 +303,12 @@ class PinnedBlock(Owning):
 
     def record_stream(self, stream: StreamLike) -> None:
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
-        check(lib.tarn_pinned_record_stream(self._pointer, stream_value(stream)))
+        check(lib.tarn_record_stream(self._pointer, stream_value(stream)))
 
     def close(self) -> None:
         """Frees the block. Nothing happens the second time."""
         pointer, self._pointer = self._pointer, 0
-        check(lib.tarn_pinned_free(pointer))
+        check(lib.tarn_free(pointer))
 
     def __len__(self) -> int:
         return self._size
@@ -322,7 +322,7 @@ class PinnedBlock(Owning):
 
     def __del__(self) -> None:
         if getattr(self, "_pointer", 0):
-            lib.tarn_pinned_free(self._pointer)
+            lib.tarn_free(self._pointer)
 
     def __repr__(self) -> str:
         return f"<tarn.PinnedBlock of {self._size} bytes{f' at {self._pointer:#x}' if self._pointer else ', freed'}>"

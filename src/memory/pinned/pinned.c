@@ -226,26 +226,19 @@ tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer)
 
 /* ---- Free and use ---- */
 
-static tarn_status refuse_pointer(const void *pointer, const struct pinned_block *block, bool ours)
+/* The live block that begins at a pointer, or why there is none. `ours` says whether the pointer is
+ * in pinned memory of tarn; if not, there is no error text. */
+static tarn_status find_start_locked(const void *pointer, struct pinned_block **block, bool *ours)
 {
-    if (block)
+    struct pinned_block *found = pinned_find_locked((uintptr_t)pointer, ours);
+    if (found && found->address != (uintptr_t)pointer)
         return failed(TARN_ERROR_INVALID_POINTER,
                       "%p is inside a block of pinned memory, which begins at %p", pointer,
-                      (void *)block->address);
-    if (ours)
+                      (void *)found->address);
+    if (!found && *ours)
         return failed(TARN_ERROR_DOUBLE_FREE, "%p is free pinned memory of tarn", pointer);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not pinned memory of tarn", pointer);
-}
-
-/* The live block that begins at a pointer, or why there is none. */
-static tarn_status find_start_locked(const void *pointer, struct pinned_block **block)
-{
-    bool ours;
-    struct pinned_block *found = pinned_find_locked((uintptr_t)pointer, &ours);
-    if (!found || found->address != (uintptr_t)pointer)
-        return refuse_pointer(pointer, found, ours);
     *block = found;
-    return TARN_OK;
+    return found ? TARN_OK : TARN_ERROR_INVALID_POINTER;
 }
 
 static bool may_be_captured_locked(const struct pinned_block *block)
@@ -278,14 +271,14 @@ static void free_used(struct pinned_block *block)
     error_attempt_end(&before, TARN_OK);
 }
 
-tarn_status tarn_pinned_free(void *pointer)
+bool pinned_free(void *pointer, tarn_status *result)
 {
+    bool ours;
     struct pinned_block *block = NULL;
-    tarn_status status = pointer ? pinned_ready() : process_check();
-    if (status || !pointer)
-        return status;
+    if (!atomic_load_explicit(&pinned.used, memory_order_acquire) || pinned_ready())
+        return false;
     mutex_lock(&pinned.lock);
-    status = find_start_locked(pointer, &block);
+    tarn_status status = find_start_locked(pointer, &block, &ours);
     bool used = false, of_graph = !status && may_be_captured_locked(block);
     if (!status && block->captured)
         block->captured->captured--; /* counts live blocks only */
@@ -306,7 +299,8 @@ tarn_status tarn_pinned_free(void *pointer)
         free_used(block);
     if (leaving)
         settle_quietly();
-    return status;
+    *result = status;
+    return ours;
 }
 
 /* The keeper for all graphs of the same pool. */
@@ -343,7 +337,7 @@ static struct pinned_keeper *keeper_for(struct stream *stream)
     return pool ? &pool->keeper : NULL;
 }
 
-tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
+tarn_status pinned_record_stream(const void *pointer, tarn_stream stream)
 {
     struct stream *found = NULL;
     struct driver_capture capture = {0};
@@ -381,8 +375,9 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
 tarn_status pinned_usable(const void *pointer, size_t *size)
 {
     struct pinned_block *block = NULL;
+    bool ours;
     mutex_lock(&pinned.lock);
-    tarn_status status = find_start_locked(pointer, &block);
+    tarn_status status = find_start_locked(pointer, &block, &ours);
     if (!status)
         *size = block->size;
     mutex_unlock(&pinned.lock);

@@ -47,6 +47,12 @@ struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool);
 /* Retains a keeper, with its pool. */
 void pinned_keeper_retain(struct pinned_keeper *keeper);
 
+/* Frees the block that begins at `pointer`. False if that is not pinned memory of tarn, or if tarn
+ * does not run: then `status` is untouched, and nothing was done. */
+bool pinned_free(void *pointer, tarn_status *status);
+/* Records that work on a stream uses the live block that contains `pointer`. */
+tarn_status pinned_record_stream(const void *pointer, tarn_stream stream);
+
 /* Applies changed settings. */
 void pinned_configure(void);
 

@@ -84,7 +84,7 @@ struct Owner {
         if (!pool)
             return;
         need_freed(tarn_free(block));
-        need_freed(tarn_pinned_free(pinned));
+        need_freed(tarn_free(pinned));
         // What is the driver's may be refused: it says that it is gone.
         tarn_status status = tarn_event_destroy(event);
         NEED(status == TARN_OK || status == TARN_ERROR_SHUTDOWN);

@@ -71,8 +71,10 @@ static void *any_to_free(void)
 static void fuzz_tarn_free(void)
 {
     void *pointer = any_to_free();
-    if (!tarn_free(pointer))
-        block_ended(DEVICE_BLOCK, pointer);
+    if (tarn_free(pointer))
+        return;
+    block_ended(DEVICE_BLOCK, pointer);
+    block_ended(PINNED_BLOCK, pointer);
 }
 
 static void fuzz_tarn_free_on(void)
@@ -391,18 +393,6 @@ static void fuzz_tarn_pinned_alloc(void)
         block_add(PINNED_BLOCK, pointer, size, 0);
 }
 
-static void fuzz_tarn_pinned_free(void)
-{
-    void *pointer = any_pointer();
-    if (!tarn_pinned_free(pointer))
-        block_ended(PINNED_BLOCK, pointer);
-}
-
-static void fuzz_tarn_pinned_record_stream(void)
-{
-    (void)tarn_pinned_record_stream(any_pointer(), any_stream());
-}
-
 static void fuzz_tarn_pinned_contains(void)
 {
     const struct block *block = any_block();
@@ -509,8 +499,8 @@ const struct api_call api_memory[] = {
     CALL(tarn_import_close),
     CALL(tarn_pinned_alloc),
     CALL(tarn_imported_pool_close),
-    CALL(tarn_pinned_free),
-    CALL(tarn_pinned_record_stream),
+    ALSO(tarn_free, tarn_free),
+    ALSO(tarn_record_stream, tarn_record_stream),
     CALL(tarn_imported_pool_state_get),
     CALL(tarn_pinned_contains),
     CALL(tarn_pinned_trim),

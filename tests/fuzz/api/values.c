@@ -245,12 +245,10 @@ void slot_ended(struct slot *slots, const void *object, uint64_t value)
 static void block_give_back(struct block *block)
 {
     block->live = false;
-    if (block->kind == DEVICE_BLOCK)
-        (void)tarn_free(block->pointer);
-    else if (block->kind == PINNED_BLOCK)
-        (void)tarn_pinned_free(block->pointer);
-    else
+    if (block->kind == IMPORTED_BLOCK)
         (void)tarn_import_close(block->pointer);
+    else
+        (void)tarn_free(block->pointer);
 }
 
 void block_add(enum block_kind kind, void *pointer, size_t size, tarn_stream stream)

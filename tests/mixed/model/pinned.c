@@ -115,8 +115,7 @@ static void op_use(void)
         !flow_value(flow) || (block->used && !order_after_stamp(flow, block->last)) ||
         !order_after_ghosts(flow, bytes_of(block)))
         return;
-    if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size),
-              flow->value))
+    if (!WELL(0, tarn_record_stream, block->start + below((unsigned)block->size), flow->value))
         return;
     unsigned char value = (unsigned char)below(256);
     block->last = use_bytes(flow, block->start, block->size, block->known ? block->value : -1,
@@ -127,7 +126,7 @@ static void op_use(void)
 
 static void block_free_pinned(struct pinned *block)
 {
-    if (!block || !WELL(0, tarn_pinned_free, block->start))
+    if (!block || !WELL(0, tarn_free, block->start))
         return;
     if (block->used)
         ghost_add(bytes_of(block), block->last, -1, "a pinned block that was freed");
@@ -148,7 +147,7 @@ static void capture_uses(struct capture *capture, const struct pinned *block)
     if (capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) ||
         !captures_now(flow) || !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH ||
         has_pinned(capture, bytes_of(block)) ||
-        !WELL(0, tarn_pinned_record_stream, block->start, flow->value))
+        !WELL(0, tarn_record_stream, block->start, flow->value))
         return;
     capture->pinned[capture->pinned_count++] = bytes_of(block);
     use_bytes(flow, block->start, block->size, -1, (int)below(256),
@@ -252,7 +251,7 @@ void pinned_end(void)
     tarn_pinned_stats stats = {.size = sizeof stats};
     for (int i = 0; i < PINNED; i++)
         if (m.pinned[i].live) {
-            SURE(tarn_pinned_free, m.pinned[i].start);
+            SURE(tarn_free, m.pinned[i].start);
             m.pinned[i].live = false;
         }
     SURE0(tarn_pinned_forget_captures);

@@ -212,7 +212,7 @@ static void pinned(int device, void *argument, struct outcome_text *result)
     if (copy(result, device, stream, block, from) && copy(result, device, stream, to, block) &&
         well(result, tarn_stream_synchronize(stream)) &&
         so(result, memcmp(to, from, BLOCK) == 0, "pinned memory does not hold what was copied") &&
-        well(result, tarn_pinned_free(to)) && well(result, tarn_pinned_free(from)) &&
+        well(result, tarn_free(to)) && well(result, tarn_free(from)) &&
         well(result, tarn_free(block)))
         (void)well(result, tarn_pinned_trim(0));
 }
