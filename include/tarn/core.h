@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The core: the nineteen calls that nearly every program needs. Read this header first; each of the
- * others has one subject that only some programs need. tarn.h includes them all, and has the rules
- * of threads, forks and exits.
+/* The core: the nineteen calls that nearly every program needs. Read this header first; each of
+ * the others has one subject that only some programs need. tarn.h includes them all, and has the
+ * rules of threads, forks and exits.
  *
  * A block of memory belongs to a stream. Work queued on that stream may use it from its allocation
  * on. After a free the same stream can reuse the memory at once, because its later work runs after
@@ -134,24 +134,25 @@ typedef struct tarn_alloc_options {
 TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 
 /* Frees a block in the order of the stream that it was allocated for, even if that stream was
- * retired since; a pinned block after the work of the streams that were recorded. NULL is allowed. Any thread may free, whatever its current device. The
- * free of a pinned block waits for work only under the setting pinned_max_cached_size_mb. Not every
- * second free is an error: if the memory has been allocated again, it frees the new block. Debug
- * mode finds most of these (debug.h).
+ * retired since. A pinned block is free after the work of the streams that were recorded; its free
+ * waits for work only under the setting pinned_max_cached_size_mb. NULL is allowed. Any thread may
+ * free, whatever its current device. Not every second free is an error: if the memory has been
+ * allocated again, it frees the new block. Debug mode finds most of these (debug.h).
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a tarn block, or is imported memory
  *                                (share.h)
  *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have
  *                                been */
 TARN_API tarn_status tarn_free(void *pointer);
 
-/* Frees a block after the work that is queued on `stream` now, and after the work of the block's
- * own stream. The stream may be of another device. Not for pinned blocks. Otherwise as tarn_free().
+/* Frees a block of device memory after the work that is queued on `stream` now, and after the work
+ * of the block's own stream. The stream may be of another device. Otherwise as tarn_free().
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired */
 TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 
 /* Declares that work on `stream` uses the block, which may be pinned. When the block is freed, its
  * memory is not reused until the work that is queued on `stream` at that moment has finished.
- * `pointer` may point anywhere into the block. With NULL the call does nothing. The stream may be of another device.
+ * `pointer` may point anywhere into the block. With NULL the call does nothing. The stream may be
+ * of another device.
  *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not in a live block
  *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have

@@ -393,8 +393,8 @@ TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes
 /* Returns the workspace for libraries that take it as an argument (cuBLASLt, hipBLASLt), under
  * every policy. With `lease` NULL it is the workspace of the calling thread's handle for `stream`
  * and its device, valid until the thread asks for the library's handle or workspace again, on
- * another stream or after a clear. With a lease of `library`, it is that of the lease and the stream
- * that it is bound to, valid until the lease is bound or returned, or a clear; `stream` is
+ * another stream or after a clear. With a lease of `library`, it is that of the lease and the
+ * stream that it is bound to, valid until the lease is bound or returned, or a clear; `stream` is
  * TARN_STREAM_NONE. Otherwise fails as tarn_handle_get() does.
  *   TARN_ERROR_NOT_SUPPORTED      the library takes no workspace as an argument
  *   TARN_ERROR_INVALID_ARGUMENT   not a lease, one that was returned, or one of another library; or
@@ -416,8 +416,8 @@ TARN_API tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream
  *   TARN_ERROR_LIBRARY            `end`: the library refuses to release the memory, which is
  *                                 leaked, because the handle may still use it; `call` is cleared
  *                                 all the same
- *   TARN_ERROR_INVALID_ARGUMENT   `begin`: as tarn_workspace_get(). `end`: `call` did not come from a
- *                                 begin, or is a copy of one that has ended
+ *   TARN_ERROR_INVALID_ARGUMENT   `begin`: as tarn_workspace_get(). `end`: `call` did not come from
+ *                                 a begin, or is a copy of one that has ended
  *   TARN_ERROR_INVALID_STREAM     `begin`: also if the lease's stream was retired */
 typedef struct tarn_workspace_call {
     void *handle;  /* the thread's or the lease's */

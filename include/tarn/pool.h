@@ -349,8 +349,8 @@ TARN_API tarn_status tarn_scope_begin(tarn_pool *pool, tarn_scope_kind kind, tar
 
 /* Ends a scope for all that it covers. A TARN_SCOPE_THREAD scope is ended by the thread that began
  * it, and workers still inside it allocate elsewhere from then on. In a thread that has joined it,
- * the call ends it for that thread alone, also after the scope itself has ended. A thread first ends
- * every newer scope that it is in. Any thread may end the other kinds, in any order.
+ * the call ends it for that thread alone, also after the scope itself has ended. A thread first
+ * ends every newer scope that it is in. Any thread may end the other kinds, in any order.
  *   TARN_ERROR_SCOPE   wrong order, a thread that is not in the scope, or a scope that has ended */
 TARN_API tarn_status tarn_scope_end(tarn_scope scope);
 

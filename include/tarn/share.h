@@ -89,9 +89,9 @@ typedef struct tarn_share_info {
     uint64_t generation; /* of the mapping: same id and generation, same memory. Of a pool's layout:
                             higher when newer */
 
-    /* Of a pool that this process has exported: how many processes import it now, through any of its
-     * shares since the last revocation. The kernel keeps this count: an importer that is killed no
-     * longer counts. A share that was received and not imported does not count either. 0 only if
+    /* Of a pool that this process has exported: how many processes import it now, through any of
+     * its shares since the last revocation. The kernel keeps this count: an importer that is killed
+     * no longer counts. A share that was received and not imported does not count either. 0 only if
      * there is no importer. An importer that means harm can count more than once: at most 1,024 are
      * counted, in at most 0.1 s. */
     size_t importers;
@@ -181,8 +181,8 @@ TARN_API tarn_status tarn_pool_export(tarn_pool *pool, const tarn_share *before,
 
 /* Tells all importers of a pool that the exporter wants its memory back: their state is
  * TARN_IMPORT_REVOKED from now on. Nothing is unmapped, and the segments stay anchored until the
- * shares are closed. So: revoke, wait until tarn_share_info_get() says 0 importers, or for as
- * long as the importers may take, then close the shares. Closing the pool's last share revokes too. Any
+ * shares are closed. So: revoke, wait until tarn_share_info_get() says 0 importers, or for as long
+ * as the importers may take, then close the shares. Closing the pool's last share revokes too. Any
  * share of the pool that this process made may be given; a second call does nothing. Exports made
  * later have another id, and are imported anew.
  *   TARN_ERROR_INVALID_ARGUMENT   `share` was not made by tarn_pool_export(), or was closed */

@@ -235,8 +235,8 @@ TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 /* Returns the driver's current capture state of a stream, whoever began the capture. A capture that
  * was only announced is TARN_CAPTURE_NONE. `id` and `graph` may be NULL. While the state is
  * TARN_CAPTURE_ACTIVE, `id` receives a number that all streams of the same capture share, and
- * `graph` the vendor's graph that the stream captures into. Until the capture ends that graph may be
- * read, hold pools (tarn_pool_hold()) and be remembered (tarn_graph_remember()), but not be
+ * `graph` the vendor's graph that the stream captures into. Until the capture ends that graph may
+ * be read, hold pools (tarn_pool_hold()) and be remembered (tarn_graph_remember()), but not be
  * destroyed. Otherwise they receive 0 and NULL. `graph` is NULL too where the driver does not show
  * the graph of an open capture: CUDA before 11.3, and HIP without hipStreamGetCaptureInfo_v2(). */
 TARN_API tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state,
