@@ -79,6 +79,8 @@ typedef struct tarn_host_ledger {
     uint64_t time_c_ns;                  /* the same by C; only waits if there is no table C */
     uint64_t waited_ns;                  /* part of these: waits for work */
     uint64_t reports;                    /* by the checker */
+    uint64_t failed;                     /* driver calls on all devices that tarn_host_fail_set()
+                                            has made fail since it was last called */
     uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
 } tarn_host_ledger;
 
@@ -104,12 +106,10 @@ TARN_API tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint
 
 /* Makes driver calls of one kind, or of every kind (-1), fail with `status` on every device, before
  * they have any effect: the `nth` from now (1 is the next), and with `forever` all after it. `nth`
- * 0 clears this. One such rule exists at a time: each call replaces the rule before.
- * tarn_host_fail_hits() returns how many driver calls have failed since the last
- * tarn_host_fail_set(); clearing also sets it to 0.
+ * 0 clears this. One such rule exists at a time: each call replaces the rule before, and sets
+ * `failed` of the ledger to 0.
  *   TARN_ERROR_INVALID_ARGUMENT   the kind is unknown, or `status` is TARN_OK and `nth` is not 0 */
 TARN_API tarn_status tarn_host_fail_set(int kind, uint64_t nth, bool forever, tarn_status status);
-TARN_API uint64_t tarn_host_fail_hits(void);
 
 /* The clock of queued work, in ns from 0, for all devices. It never moves by itself: `advance`
  * moves it forward to `now`, never back, and finishes timed work (tarn_host_work()) that ends by

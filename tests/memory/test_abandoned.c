@@ -7,6 +7,7 @@
 #include "support/host.h"
 
 #include "driver/driver.h"
+#include "driver/host/host.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -263,7 +264,7 @@ static void an_abort_on_a_shared_stream_can_be_repeated(void **state)
         abandon(stream, NULL, TARN_CAPTURE_GLOBAL, BY_TARN);
         OK(tarn_host_fail_set(kind_of("event_create"), n, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_capture_abort(stream);
-        hits = tarn_host_fail_hits();
+        hits = host_fail_hits();
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK(status == (hits ? TARN_ERROR_DRIVER : TARN_OK));
         if (status)
@@ -287,7 +288,7 @@ static void a_return_that_fails_can_be_repeated(void **state)
         OK(tarn_capture_abort(stream));
         OK(tarn_host_fail_set(kind_of("event_create"), n, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_stream_return(stream);
-        hits = tarn_host_fail_hits();
+        hits = host_fail_hits();
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK(status == (hits ? TARN_ERROR_DRIVER : TARN_OK));
         if (status)

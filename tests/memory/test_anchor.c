@@ -5,6 +5,7 @@
  * the block, the heap and the rest of the device; and nothing else is kept by it. */
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -206,7 +207,7 @@ static void a_failure_pins_nothing_and_breaks_no_pin(void **state)
             else
                 OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             tarn_status status = tarn_alloc_on(own, 6 * PIECE, &wide);
-            hits = host ? pages_fail_hits() : tarn_host_fail_hits();
+            hits = host ? pages_fail_hits() : host_fail_hits();
             pages_fail(0, false);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);

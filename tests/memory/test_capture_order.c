@@ -8,6 +8,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "memory/heap/idle/capture_order.h"
 #include "memory/pool/pool.h"
 
@@ -368,7 +369,7 @@ static void a_failed_proof_proves_nothing(void **state)
             else
                 OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             bool back = try_a_round();
-            bool hit = own ? pages_fail_hits() : tarn_host_fail_hits();
+            bool hit = own ? pages_fail_hits() : host_fail_hits();
             pages_fail(0, false);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             without += !back;

@@ -5,6 +5,7 @@
  * driver, and what must stay stays. What others see of it is in test_compact_observers.c. */
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/heap.h"
 
@@ -449,7 +450,7 @@ static void a_failure_loses_nothing(void **state)
                 OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_DRIVER));
             size_t before = (size_t)stats_of(0).reserved_bytes[0].current;
             tarn_status status = tarn_compact(0, SIZE_MAX, &gained);
-            uint64_t hits = of_host ? pages_fail_hits() : tarn_host_fail_hits();
+            uint64_t hits = of_host ? pages_fail_hits() : host_fail_hits();
             size_t after = (size_t)stats_of(0).reserved_bytes[0].current;
             CHECK(gained == (before > after ? before - after : 0));
             pages_fail(0, false);
@@ -482,7 +483,7 @@ static void fail_forever(void)
     OK(tarn_device_trim(0, 0));
     OK(tarn_host_fail_set(-1, forever_from, true, TARN_ERROR_DRIVER));
     tarn_status status = tarn_compact(0, SIZE_MAX, &gained);
-    uint64_t hits = tarn_host_fail_hits();
+    uint64_t hits = host_fail_hits();
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK(status == TARN_OK || hits);
     if (status != TARN_ERROR_DEVICE_LOST) {

@@ -6,6 +6,7 @@
  * would succeed without it. TARN_SEED and TARN_DEBUG_STEPS change the random run. */
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "support/host.h"
 
 #include <inttypes.h>
@@ -294,7 +295,7 @@ static void failures_of_its_own_driver_calls_harm_nobody(void)
                 uint64_t again = player.random;
                 OK(tarn_host_fail_set(kind_of(debug_calls[kind]), nth, forever, TARN_ERROR_DRIVER));
                 play_a_little(&player);
-                hits = tarn_host_fail_hits();
+                hits = host_fail_hits();
                 OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
                 settle(&player);
                 player.random = again;
@@ -321,7 +322,7 @@ static void failures_of_any_driver_call_leave_all_as_it_was(void)
             player.excused = true;
             OK(tarn_host_fail_set(-1, nth, forever, TARN_ERROR_DRIVER));
             play_a_little(&player);
-            hits = tarn_host_fail_hits();
+            hits = host_fail_hits();
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             settle(&player);
             player.random = again;

@@ -4,6 +4,7 @@
 /* Where two rare things meet: a stream retired under a cache that a thread remembers, a block freed
  * twice at once, memory that is short while other threads move it, a device that is lost. The
  * device has 128 MiB. */
+#include "driver/host/host.h"
 #include "memory/heap/cache.h"
 #include "support/host.h"
 
@@ -474,7 +475,6 @@ static void *child_of_a_thread(void *argument)
     GIVES(tarn_host_configuration_set(&config), TARN_ERROR_FORKED);
     GIVES(tarn_host_work(0, NULL, NULL, 0, 1), TARN_ERROR_FORKED);
     GIVES(tarn_host_check_set(true, NULL, NULL), TARN_ERROR_FORKED);
-    CHECK(tarn_host_fail_hits() == 0);
     return NULL;
 }
 

@@ -3,6 +3,7 @@
 
 /* Memory that is free in the order of its stream, but not idle: mapped a second time for the same
  * stream, and at the old addresses until the work there has ended. */
+#include "driver/host/host.h"
 #include "memory/growth/ghost.h"
 #include "support/host.h"
 
@@ -140,7 +141,7 @@ static void any_failure_leaves_everything_usable(void **state)
             prepare(blocks, 1000);
             OK(tarn_host_fail_set(-1, n, forever, TARN_ERROR_DRIVER));
             (void)tarn_alloc_on(own, 2 * PIECE, &wide);
-            uint64_t hits = tarn_host_fail_hits();
+            uint64_t hits = host_fail_hits();
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             time_pass(2000);
@@ -183,7 +184,7 @@ static void a_later_mark_speaks_for_the_earlier_ones(void **state)
     OK(tarn_host_fail_set(kind_of("event_query"), 1, false, TARN_ERROR_DRIVER));
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, false);
-    CHECK(tarn_host_fail_hits() == 1 && heap->batches.count == 0 && heap->batches.idle == last);
+    CHECK(host_fail_hits() == 1 && heap->batches.count == 0 && heap->batches.idle == last);
     mutex_unlock(&heap->lock);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     nothing_is_left(0);
@@ -258,7 +259,7 @@ static void a_trim_ends_what_could_not_be_unmapped_before(void **state)
     OK(tarn_device_synchronize(0));
     OK(tarn_host_fail_set(kind_of("unmap"), 1, false, TARN_ERROR_DRIVER));
     (void)tarn_device_trim(0, 0);
-    CHECK(tarn_host_fail_hits() == 1);
+    CHECK(host_fail_hits() == 1);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     verify(0); /* memory that is still mapped somewhere is the driver's, and counts */
     OK(tarn_device_trim(0, 0));
@@ -279,7 +280,7 @@ static void memory_counts_until_its_last_mapping_is_gone(void **state)
         prepare(blocks, 1000);
         OK(tarn_host_fail_set(-1, n, true, TARN_ERROR_DRIVER));
         (void)tarn_alloc_on(own, 2 * PIECE, &wide);
-        hits = tarn_host_fail_hits();
+        hits = host_fail_hits();
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         left += !wide && heap->ghosts;
         OK(tarn_free(wide));

@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "device/capture.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "memory/pool/pool.h"
 
 #include <pthread.h>
@@ -86,7 +87,7 @@ static void where_the_driver_does_not_say_what_captures_nothing_is_given(void **
     for (unsigned nth = 1; nth <= 2; nth++) {
         OK(tarn_host_fail_set(kind_of("capture_status"), nth, false, TARN_ERROR_DRIVER));
         GIVES(tarn_alloc_on(other, 5000, &block), TARN_ERROR_DRIVER);
-        CHECK(tarn_host_fail_hits() == 1);
+        CHECK(host_fail_hits() == 1);
     }
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_alloc_on(other, 5000, &block));
@@ -459,7 +460,7 @@ static void each_failure_leaves_nothing_held(void **state)
             else
                 OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             (void)capture_twice(pool);
-            bool hit = own ? pages_fail_hits() : tarn_host_fail_hits();
+            bool hit = own ? pages_fail_hits() : host_fail_hits();
             pages_fail(0, false);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             if (!hit)

@@ -3,6 +3,7 @@
 
 /* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would
  * be reported. */
+#include "driver/host/host.h"
 #include "memory/growth/growth.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"
@@ -270,7 +271,7 @@ static void a_growth_that_fails_leaves_live_blocks_and_can_be_repeated(void **st
             OK(tarn_free(blocks[2]));
             OK(tarn_host_fail_set(kind_of(kinds[i]), 1, forever, TARN_ERROR_DRIVER));
             GIVES(tarn_alloc_on(own, 3 * PIECE, &pointer), TARN_ERROR_DRIVER);
-            CHECK(tarn_host_fail_hits() > 0 && pointer == &pointer);
+            CHECK(host_fail_hits() > 0 && pointer == &pointer);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             void *wide = alloc_on(own, 3 * PIECE);
@@ -429,7 +430,7 @@ static void a_growth_that_loses_the_device_gives_nothing(void **state)
     OK(tarn_free(alloc_on(other, 3 * PIECE)));
     OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_alloc_on(own, 3 * PIECE, &block), TARN_ERROR_DEVICE_LOST);
-    CHECK(tarn_host_fail_hits() == 1 && !block);
+    CHECK(host_fail_hits() == 1 && !block);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
 }
 

@@ -5,6 +5,7 @@
  * fill a pool and are killed. A sealed block is there in the next generation, every byte of it, and
  * at its address; everything else is free memory. */
 #include "base/pages.h"
+#include "driver/host/host.h"
 #include "keep_generations.h"
 #include "memory/keep/wire.h"
 
@@ -553,7 +554,7 @@ static tarn_status adopt_failing(const char *kind, uint64_t nth, tarn_pool **poo
     else
         pages_fail(nth, false);
     tarn_status status = tarn_pool_keep("weights", &options, pool, &kept);
-    bool hit = kind ? tarn_host_fail_hits() != 0 : pages_fail_hits() != 0;
+    bool hit = kind ? host_fail_hits() != 0 : pages_fail_hits() != 0;
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     pages_fail(0, false);
     CHECK(!status || (hit && status == (kind ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_HOST_MEMORY)));

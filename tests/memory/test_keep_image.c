@@ -5,6 +5,7 @@
  * fault is refused and changes nothing; saves beside changes have whole blocks only. */
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "keep_generations.h"
 #include "memory/pool/contents.h"
 
@@ -307,7 +308,7 @@ static tarn_status failing(tarn_status (*call)(tarn_pool *), tarn_pool *pool, co
     else
         pages_fail(nth, false);
     tarn_status status = call(pool);
-    bool hit = kind ? tarn_host_fail_hits() != 0 : pages_fail_hits() != 0;
+    bool hit = kind ? host_fail_hits() != 0 : pages_fail_hits() != 0;
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     pages_fail(0, false);
     CHECK(!status || hit);

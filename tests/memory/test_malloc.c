@@ -5,6 +5,7 @@
 #include "support/host.h"
 
 #include "base/pages.h"
+#include "driver/host/host.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -487,7 +488,7 @@ static void a_use_whose_event_could_not_be_recorded_is_waited_for_all_the_same(v
     OK(tarn_record_stream(block, other));
     OK(tarn_host_fail_set(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
     OK(tarn_free(block));
-    CHECK(tarn_host_fail_hits() > 0);
+    CHECK(host_fail_hits() > 0);
     CHECK(!is_handed_out(block, 2 * MIB));
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK(!is_handed_out(block, 2 * MIB));

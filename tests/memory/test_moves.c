@@ -101,7 +101,7 @@ static tarn_pool_state state_of(tarn_pool *pool)
 
 static void nothing_fails(void)
 {
-    injected += tarn_host_fail_hits() > 0;
+    injected += host_fail_hits() > 0;
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -199,7 +200,7 @@ static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
         OK(tarn_device_trim(0, 0));
         OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_alloc_on(own, 5 * PIECE, &wide);
-        bool hit = tarn_host_fail_hits() != 0;
+        bool hit = host_fail_hits() != 0;
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         check_book();
         if (!status)
@@ -232,7 +233,7 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
     for (uint64_t nth = 1, hits = 1; hits; nth++) { /* whatever fails on the way there and back */
         OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_pool_suspend(pool, true);
-        hits = tarn_host_fail_hits();
+        hits = host_fail_hits();
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK(hits || !status);
         check_book();

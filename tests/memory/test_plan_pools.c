@@ -4,6 +4,7 @@
 /* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end,
  * are suspended, captured into, trimmed and restored. Each test runs in a child, since a plan
  * counts for a process. The device has 256 MiB. */
+#include "driver/host/host.h"
 #include "memory/pool/pool.h"
 #include "plan_test.h"
 
@@ -306,7 +307,7 @@ static void a_place_whose_memory_could_not_be_mapped_gets_it_later(void)
         uint64_t before = planned();
         OK(tarn_host_fail_set(kind_of(calls[i]), 1, true, TARN_ERROR_OUT_OF_MEMORY));
         GIVES(tarn_pool_alloc(pool, stream, 8 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
-        CHECK(tarn_host_fail_hits() > 1 && planned() == before);
+        CHECK(host_fail_hits() > 1 && planned() == before);
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         verify(0);
         char *first = alloc_in(pool, stream, 8 * MIB);

@@ -7,6 +7,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "memory/share/share.h"
 
 #include <pthread.h>
@@ -298,7 +299,7 @@ static void each_failure_leaves_nothing(void **state)
             else
                 OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             tarn_status status = go_round(block);
-            hits = host ? pages_fail_hits() : tarn_host_fail_hits();
+            hits = host ? pages_fail_hits() : host_fail_hits();
             pages_fail(0, false);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             injected += hits;
@@ -327,7 +328,7 @@ static void each_failure_leaves_nothing(void **state)
         tarn_status status = tarn_export(block, &share);
         if (!status)
             status = tarn_import(share, 1, &pointer);
-        hits = tarn_host_fail_hits();
+        hits = host_fail_hits();
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK((status == TARN_OK) == (pointer != NULL) && (hits || !status));
         if (pointer)

@@ -5,6 +5,7 @@
 #include "support/host.h"
 
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/heap.h"
 #include "memory/pool/pool.h"
@@ -138,7 +139,7 @@ static void an_old_address_that_stays_mapped_stops_a_suspend(void **state)
     time_pass(2 * AHEAD_NS);
     OK(tarn_host_fail_set(kind_of("unmap"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
-    CHECK(tarn_host_fail_hits() == 1 && state_of() == TARN_POOL_RUNS && ghost_bytes());
+    CHECK(host_fail_hits() == 1 && state_of() == TARN_POOL_RUNS && ghost_bytes());
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     verify(0);
     OK(tarn_pool_suspend(pool, true));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
+#include "driver/host/host.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -191,7 +192,7 @@ static void what_the_driver_would_not_take_goes_back_at_the_next_trim(void **sta
         OK(tarn_free(blocks[2]));
         OK(tarn_host_fail_set(kind_of(kinds[i]), 1, false, TARN_ERROR_DRIVER));
         GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
-        CHECK(tarn_host_fail_hits() == 1);
+        CHECK(host_fail_hits() == 1);
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         verify(0);
         OK(tarn_device_trim(0, 0));

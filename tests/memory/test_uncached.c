@@ -4,6 +4,7 @@
 /* The mode without caching: an allocation of the driver's a block, which goes back when it is
  * idle. */
 #include "driver/driver.h"
+#include "driver/host/host.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -326,7 +327,7 @@ static void the_drivers_own_pools_and_failures(void)
         }
         for (int i = 0; i < 2; i++)
             OK(tarn_free(blocks[i]));
-        failed = tarn_host_fail_hits() > 0;
+        failed = host_fail_hits() > 0;
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         verify(0);
         OK(tarn_device_trim(0, 0));

@@ -25,9 +25,16 @@ bool went(const char *call, tarn_status status, uint64_t also)
     return false;
 }
 
+static void count_injected(void)
+{
+    tarn_host_ledger ledger = {.size = sizeof ledger};
+    OK(tarn_host_ledger_get(0, &ledger));
+    atomic_fetch_add(&injected, ledger.failed);
+}
+
 void calm(void)
 {
-    atomic_fetch_add(&injected, tarn_host_fail_hits());
+    count_injected();
     (void)tarn_host_fail_set(-1, 0, false, TARN_OK);
     (void)tarn_device_limit_set(0, TARN_NO_LIMIT);
     (void)tarn_device_limit_set(1, TARN_NO_LIMIT);
@@ -223,7 +230,7 @@ static void do_failures(struct worker *worker)
                                            TARN_ERROR_MAPPING_LIMIT};
     int kind = below(worker, 2) ? -1 : (int)below(worker, kinds_of_calls());
     bool for_ever = below(worker, 8) == 0 && !atomic_exchange(&fails_for_ever, true);
-    atomic_fetch_add(&injected, tarn_host_fail_hits());
+    count_injected();
     OK(tarn_host_fail_set(kind, 1 + below(worker, 20), for_ever, statuses[below(worker, 3)]));
     if (for_ever) {
         mix_run(&tarn, worker, 256);

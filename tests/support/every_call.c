@@ -257,7 +257,6 @@ static tarn_library_row row = {.size = sizeof row,
     HOST(tarn_host_ledger_reset, (0))                                                          \
     ANSWERS(tarn_host_cost_get, ('A', 0, 0, 0, &out.word))                                     \
     HOST(tarn_host_fail_set, (-1, 0, false, TARN_OK))                                          \
-    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                                    \
     HOST(tarn_host_time_get, (&out.word))                                                      \
     HOST(tarn_host_advance, (1))                                                               \
     HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                         \

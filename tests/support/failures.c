@@ -52,7 +52,7 @@ static uint64_t driver_calls(void)
 
 static uint64_t driver_hits(void)
 {
-    return machine->fail ? machine->fail_hits() : tarn_host_fail_hits();
+    return machine->fail ? machine->fail_hits() : host_fail_hits();
 }
 
 static int memory_ways(void)

@@ -823,6 +823,7 @@ class tarn_host_ledger(Structure):
         ("time_c_ns", c_uint64),
         ("waited_ns", c_uint64),
         ("reports", c_uint64),
+        ("failed", c_uint64),
         ("calls", c_uint64 * 64),
     ]
 
@@ -1019,7 +1020,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_host_ledger_reset": (c_int, [c_int], "device"),
     "tarn_host_cost_get": (c_int, [c_char, c_int, c_size_t, c_uint64, POINTER(c_uint64)], "table kind bytes pieces ns"),
     "tarn_host_fail_set": (c_int, [c_int, c_uint64, c_bool, c_int], "kind nth forever status"),
-    "tarn_host_fail_hits": (c_uint64, [], ""),
     "tarn_host_time_get": (c_int, [POINTER(c_uint64)], "now"),
     "tarn_host_advance": (c_int, [c_uint64], "now"),
     "tarn_host_work": (c_int, [c_int, c_void_p, c_void_p, c_size_t, c_uint64], "device native address size duration"),

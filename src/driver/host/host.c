@@ -332,10 +332,8 @@ void host_fail_randomly(int kind, uint64_t seed, unsigned one_in, tarn_status st
     mutex_unlock(&injection.lock);
 }
 
-uint64_t tarn_host_fail_hits(void)
+uint64_t host_fail_hits(void)
 {
-    if (is_forked())
-        return 0;
     mutex_lock(&injection.lock);
     uint64_t hits = injection.hits;
     mutex_unlock(&injection.lock);
@@ -497,6 +495,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *result)
     ledger.time_c_ns = atomic_load(&device->time[2]);
     ledger.waited_ns = atomic_load(&device->waited);
     ledger.reports = atomic_load(&device->reports);
+    ledger.failed = host_fail_hits();
     for (int call = 0; call < DRIVER_CALLS; call++)
         ledger.calls[call] = atomic_load(&device->calls[call]);
     sized_write(result, &ledger, sizeof ledger);

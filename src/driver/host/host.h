@@ -176,6 +176,8 @@ tarn_status host_inject(enum driver_call call) __attribute__((cold));
 /* For tests: the number of calls that tarn_host_fail_set() has looked at since it was set, up to
  * its last failure. */
 uint64_t host_fail_calls(void);
+/* How many have failed since then: `failed` of the ledger. */
+uint64_t host_fail_hits(void);
 
 /* For tests: from now on one in `one_in` calls of a kind fails at random with `status`, before it
  * has any effect, in addition to tarn_host_fail_set(); 0 ends that. With TARN_ERROR_NOT_READY for

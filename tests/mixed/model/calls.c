@@ -3,6 +3,7 @@
 
 /* The calls of a step. Each must return a status that its header names. A failure is armed around
  * the one call that is to fail, so that the test's own calls do not fail. */
+#include "driver/host/host.h"
 #include "mixed/model/mixed.h"
 
 static bool quiet, armed, hit, lasting, beside_unknown;
@@ -45,7 +46,7 @@ static void disarm(void)
         hit |= machine->fail_hits() > 0;
         machine->fail(0, false, 0);
     } else {
-        hit |= tarn_host_fail_hits() > 0;
+        hit |= host_fail_hits() > 0;
         MINE(tarn_host_fail_set(-1, 0, false, TARN_OK));
     }
     m.count.injected += hit;
