@@ -108,7 +108,6 @@ __attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library 
 __attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream stream,
                                          size_t count);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_device_trim(int device, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
 __attribute__((visibility("default"))) const char *tarn_last_error(void);
@@ -156,6 +155,7 @@ typedef struct tarn_host_ledger {
     uint64_t time_c_ns;
     uint64_t waited_ns;
     uint64_t reports;
+    uint64_t failed;
     uint64_t calls[64];
 } tarn_host_ledger;
 __attribute__((visibility("default"))) tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
@@ -163,7 +163,6 @@ __attribute__((visibility("default"))) tarn_status tarn_host_ledger_reset(int de
 __attribute__((visibility("default"))) tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint64_t pieces,
                                         uint64_t *ns);
 __attribute__((visibility("default"))) tarn_status tarn_host_fail_set(int kind, uint64_t nth, _Bool forever, tarn_status status);
-__attribute__((visibility("default"))) uint64_t tarn_host_fail_hits(void);
 __attribute__((visibility("default"))) tarn_status tarn_host_time_get(uint64_t *now);
 __attribute__((visibility("default"))) tarn_status tarn_host_advance(uint64_t now);
 __attribute__((visibility("default"))) tarn_status tarn_host_work(int device, void *native, const void *address, size_t size,
@@ -265,8 +264,7 @@ __attribute__((visibility("default"))) tarn_status tarn_capture_announce(tarn_st
 __attribute__((visibility("default"))) tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph);
 __attribute__((visibility("default"))) tarn_status tarn_capture_abort(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state,
-                                            uint64_t *id);
-__attribute__((visibility("default"))) tarn_status tarn_capture_graph_get(tarn_stream stream, void **graph);
+                                            uint64_t *id, void **graph);
 __attribute__((visibility("default"))) void *tarn_malloc(size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_free_after(void *pointer, tarn_event *event);
 __attribute__((visibility("default"))) tarn_status tarn_extend(void *pointer, size_t size);
@@ -466,8 +464,6 @@ typedef struct tarn_pool_block {
 } tarn_pool_block;
 __attribute__((visibility("default"))) tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room,
                                           size_t *count);
-__attribute__((visibility("default"))) tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count,
-                                          _Bool *same);
 __attribute__((visibility("default"))) tarn_status tarn_pool_suspend(tarn_pool *pool, _Bool save);
 __attribute__((visibility("default"))) tarn_status tarn_pool_resume(tarn_pool *pool);
 typedef struct tarn_checkpoint tarn_checkpoint;
@@ -487,7 +483,6 @@ __attribute__((visibility("default"))) tarn_status tarn_scope_begin(tarn_pool *p
                                       tarn_scope *scope);
 __attribute__((visibility("default"))) tarn_status tarn_scope_end(tarn_scope scope);
 __attribute__((visibility("default"))) tarn_status tarn_scope_join(tarn_scope scope);
-__attribute__((visibility("default"))) tarn_status tarn_scope_leave(tarn_scope scope);
 __attribute__((visibility("default"))) tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_pool_hold(tarn_pool *pool, void *graph);
 __attribute__((visibility("default"))) tarn_status tarn_pool_unhold(tarn_pool *pool);
@@ -579,9 +574,8 @@ typedef enum tarn_workspace_policy {
 __attribute__((visibility("default"))) tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy,
                                                tarn_workspace_policy *previous);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream, void **pointer,
-                                        size_t *size);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **pointer, size_t *size);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream,
+                                        const tarn_lease *lease, void **pointer, size_t *size);
 typedef struct tarn_workspace_call {
     void *handle;
     void *pointer;
@@ -589,8 +583,7 @@ typedef struct tarn_workspace_call {
     void *owner;
 } tarn_workspace_call;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_stream stream,
-                                          tarn_workspace_call *call);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_begin_of(const tarn_lease *lease, tarn_workspace_call *call);
+                                          const tarn_lease *lease, tarn_workspace_call *call);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_end(tarn_workspace_call *call);
 typedef enum tarn_workspaces {
     TARN_WORKSPACES_ALL,
@@ -652,7 +645,6 @@ __attribute__((visibility("default"))) tarn_status tarn_pool_block_find(tarn_poo
                                           tarn_sealed_block *block);
 __attribute__((visibility("default"))) tarn_status tarn_pool_save(tarn_pool *pool, int file);
 __attribute__((visibility("default"))) tarn_status tarn_pool_load(tarn_pool *pool, int file);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) _Bool tarn_pinned_contains(const void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_trim(size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_limit_set(size_t bytes);
@@ -723,6 +715,7 @@ typedef struct tarn_share_info {
     int device;
     uint64_t id[2];
     uint64_t generation;
+    size_t importers;
 } tarn_share_info;
 __attribute__((visibility("default"))) tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
 __attribute__((visibility("default"))) tarn_status tarn_share_send(int socket, const tarn_share *share);
@@ -732,7 +725,6 @@ __attribute__((visibility("default"))) tarn_status tarn_import_close(void *point
 __attribute__((visibility("default"))) tarn_status tarn_pool_export(tarn_pool *pool, const tarn_share *before,
                                       tarn_share **share);
 __attribute__((visibility("default"))) tarn_status tarn_share_revoke(const tarn_share *share);
-__attribute__((visibility("default"))) tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count);
 typedef struct tarn_imported_pool tarn_imported_pool;
 __attribute__((visibility("default"))) tarn_status tarn_pool_import(const tarn_share *share, int device,
                                       tarn_imported_pool **imported);
@@ -766,7 +758,7 @@ typedef struct tarn_sleep_options {
     size_t rule_count;
 } tarn_sleep_options;
 typedef enum tarn_residue_reason {
-    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9, TARN_RESIDUE_SLEEPER = 10, TARN_RESIDUE_IMPORTED = 11, TARN_RESIDUE_RANGE = 12,
+    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9, TARN_RESIDUE_SLEEPER = 10, TARN_RESIDUE_IMPORTED = 11, TARN_RESIDUE_RANGE = 12, TARN_RESIDUE_KEPT = 13,
 } tarn_residue_reason;
 typedef struct tarn_residue_item {
     tarn_residue_reason reason;
@@ -1148,31 +1140,33 @@ static void pools(void)
     check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 331);
     check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 332);
     check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 333);
-    check_at((tarn_capture_graph_get(first_stream, &graph)) == TARN_OK, "tarn_capture_graph_get(first_stream, &graph)", 334);
-    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 335);
+    tarn_capture_state capture;
+    check_at((tarn_capture_state_get(first_stream, &capture, ((void *)0), &graph)) == TARN_OK, "tarn_capture_state_get(first_stream, &capture, NULL, &graph)", 335);
+    check_at(capture == TARN_CAPTURE_ACTIVE && graph, "capture == TARN_CAPTURE_ACTIVE && graph", 336);
+    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 337);
     struct { tarn_graph_summary value; unsigned char behind[BEHIND]; } summary; memset(&summary, UNTOUCHED, sizeof summary);
     uint64_t number = 0;
     summary.value.size = sizeof summary.value;
-    check_at((tarn_graph_remember(graph, &number)) == TARN_OK, "tarn_graph_remember(graph, &number)", 339);
-    check_at((tarn_graph_check(graph, ((void *)0), ((void *)0), ((void *)0), &summary.value)) == TARN_OK, "tarn_graph_check(graph, NULL, NULL, NULL, &summary.value)", 340);
-    check_at(is_untouched((summary).behind), "nothing was written behind " "summary", 341);
-    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 342);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 343);
+    check_at((tarn_graph_remember(graph, &number)) == TARN_OK, "tarn_graph_remember(graph, &number)", 341);
+    check_at((tarn_graph_check(graph, ((void *)0), ((void *)0), ((void *)0), &summary.value)) == TARN_OK, "tarn_graph_check(graph, NULL, NULL, NULL, &summary.value)", 342);
+    check_at(is_untouched((summary).behind), "nothing was written behind " "summary", 343);
+    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 344);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 345);
 }
 static void pinned_memory(void)
 {
     struct { tarn_pinned_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     void *block;
-    check_at((tarn_pinned_alloc(2ul, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)", 351);
-    check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 352);
+    check_at((tarn_pinned_alloc(2ul, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)", 353);
+    check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 354);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 354);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 355);
-    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 356);
-    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0", 357);
-    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 359);
-    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 360);
-    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 361);
+    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 356);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 357);
+    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 358);
+    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0", 359);
+    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 361);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 362);
+    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 363);
 }
 static int told, shortages;
 static void mapped(const tarn_mapping *range, void *user)
@@ -1201,26 +1195,26 @@ static void observed_and_shared(void)
     options.user = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
-    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 393);
-    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 394);
-    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 395);
-    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 396);
-    check_at(told > 0, "told > 0", 397);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 398);
-    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 400);
-    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 401);
-    check_at(is_untouched((range).behind), "nothing was written behind " "range", 402);
-    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 403);
-    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 405);
-    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 406);
-    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 407);
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 395);
+    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 396);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 397);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 398);
+    check_at(told > 0, "told > 0", 399);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 400);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 402);
+    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 403);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 404);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 405);
+    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 407);
+    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 408);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 409);
     info.value.size = sizeof info.value;
-    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 409);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 410);
-    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 411);
-    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 412);
-    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 413);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 414);
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 411);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 412);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 413);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 414);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 415);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 416);
 }
 static int handle_alive;
 static void *bound_stream, *given_workspace;
@@ -1256,23 +1250,23 @@ static void workspaces(tarn_library library)
     struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 453);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 454);
-    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 455);
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 455);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 456);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 457);
     cleared.value.size = sizeof cleared.value;
-    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 457);
-    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 459);
-    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 460);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 461);
-    check_at((tarn_workspace_begin(library, 2ul, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value)", 462);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 463);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 464);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 466);
-    check_at((tarn_workspace_begin(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, &call.value)", 467);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 468);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 469);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 470);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 471);
+    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 459);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 461);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 462);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 463);
+    check_at((tarn_workspace_begin(library, 2ul, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call.value)", 464);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 465);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 466);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 468);
+    check_at((tarn_workspace_begin(library, second_stream, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, NULL, &call.value)", 469);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 470);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 471);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 472);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 473);
 }
 static void modes_and_plain_handles(tarn_library library)
 {
@@ -1281,26 +1275,26 @@ static void modes_and_plain_handles(tarn_library library)
     uint64_t ns;
     int value;
     void *handle;
-    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 483);
-    check_at(handle == &handle_alive, "handle == &handle_alive", 484);
-    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 485);
-    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 486);
-    check_at(ns == 1000, "ns == 1000", 487);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 488);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 490);
-    check_at(value == 3, "value == 3", 492);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 493);
-    check_at(value == -1, "value == -1", 495);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 496);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 498);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 499);
-    check_at((tarn_workspace_begin_of(&lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin_of(&lease.value, &call.value)", 500);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 501);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 502);
-    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 503);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 504);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 505);
-    check_at(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 506);
+    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 485);
+    check_at(handle == &handle_alive, "handle == &handle_alive", 486);
+    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 487);
+    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 488);
+    check_at(ns == 1000, "ns == 1000", 489);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 490);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 492);
+    check_at(value == 3, "value == 3", 494);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 495);
+    check_at(value == -1, "value == -1", 497);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 498);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 500);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 501);
+    check_at((tarn_workspace_begin(library, 3ul, &lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_NONE, &lease.value, &call.value)", 502);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 503);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 504);
+    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 505);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 506);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 507);
+    check_at(tarn_workspace_get(library, second_stream, ((void *)0), &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, NULL, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 508);
 }
 static void handles(void)
 {
@@ -1317,30 +1311,30 @@ static void handles(void)
     row.destroy = handle_destroy;
     row.set_stream = handle_set_stream;
     row.set_workspace = handle_set_workspace;
-    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 526);
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 528);
     info.value.size = sizeof info.value;
-    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 528);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 529);
-    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 530);
-    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 532);
-    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 533);
-    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 534);
-    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 536);
-    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 537);
-    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 538);
-    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 539);
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 530);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 531);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 532);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 534);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 535);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 536);
+    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 538);
+    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 539);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 540);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 541);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 541);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 542);
-    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 543);
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 543);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 544);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 545);
     workspaces(library);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 545);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 546);
-    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 547);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 548);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 547);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 548);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 549);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 550);
     modes_and_plain_handles(library);
-    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 550);
-    check_at(handle_alive == 1, "handle_alive == 1", 551);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 552);
+    check_at(handle_alive == 1, "handle_alive == 1", 553);
 }
 static int64_t metadata;
 static void add_kind(const tarn_metadata_kind *kind, void *user)
@@ -1371,30 +1365,30 @@ static void records(void)
     trace.records = 1000;
     trace.stacks = TARN_TRACE_STACKS_NONE;
     trace.regions = 1;
-    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 587);
-    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 588);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 589);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 590);
-    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 591);
-    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 592);
-    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 593);
-    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 594);
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 589);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 590);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 591);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 592);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 593);
+    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 594);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 595);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 596);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
     options.max_bytes = 18446744073709551615ul;
-    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 599);
-    check_at(written > 100, "written > 100", 600);
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 601);
+    check_at(written > 100, "written > 100", 602);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
-    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 603);
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 605);
     tarn_debug_callback_set(reported, ((void *)0));
-    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 606);
-    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 607);
-    check_at(metadata > 0, "metadata > 0", 608);
-    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 609);
-    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 610);
-    check_at(written > 1, "written > 1", 611);
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 608);
+    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 609);
+    check_at(metadata > 0, "metadata > 0", 610);
+    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 611);
+    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 612);
+    check_at(written > 1, "written > 1", 613);
 }
 static void published(void)
 {
@@ -1404,14 +1398,14 @@ static void published(void)
     options.name = "program";
     options.directory = ".";
     options.interval_ms = 1000;
-    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 623);
-    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 624);
-    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 625);
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 625);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 626);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 627);
     options.interval_ms = 1;
-    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 627);
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 629);
     written = 0;
-    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 629);
-    check_at(written > 100, "written > 100", 630);
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 631);
+    check_at(written > 100, "written > 100", 632);
 }
 static void host_device(void)
 {
@@ -1419,15 +1413,15 @@ static void host_device(void)
     struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
     void *block;
     ledger.value.size = sizeof ledger.value;
-    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 640);
-    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 641);
-    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 642);
-    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 643);
-    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 645);
-    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 647);
-    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 648);
-    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 649);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 650);
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 642);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 643);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 644);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 645);
+    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 647);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 649);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 650);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 651);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 652);
 }
 int main(void)
 {
@@ -1436,7 +1430,7 @@ int main(void)
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * ((size_t)1 << 20);
-    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 661);
+    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 663);
     devices_and_streams();
     memory();
     named_pools();
@@ -1448,10 +1442,10 @@ int main(void)
     records();
     published();
     host_device();
-    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 673);
-    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 674);
-    check_at(handle_alive == 0, "handle_alive == 0", 675);
-    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 676);
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 675);
+    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 676);
+    check_at(handle_alive == 0, "handle_alive == 0", 677);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 678);
     printf("a program of tarn %d.%d.%d runs with %s\n", 0, 2,
            0, tarn_version());
     return 0;
