@@ -24,8 +24,12 @@ static inline tarn_status live_are(tarn_pool *pool, void *const *pointers, size_
     if (status)
         return status;
     *same = found == count && found <= 512;
-    for (size_t i = 0; *same && i < count; i++)
-        *same = live_has(blocks, found, pointers[i]);
+    for (size_t i = 0; *same && i < found; i++) {
+        size_t k = 0;
+        while (k < count && pointers[k] != blocks[i].address)
+            k++;
+        *same = k < count;
+    }
     return TARN_OK;
 }
 
