@@ -5,7 +5,7 @@
  * the block, the heap and the rest of the device; and nothing else is kept by it. */
 #include "base/pages.h"
 #include "driver/driver.h"
-#include "driver/host/host.h"
+#include "support/fail_hits.h"
 #include "support/host.h"
 
 #include <pthread.h>

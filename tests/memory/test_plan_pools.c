@@ -4,9 +4,9 @@
 /* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end,
  * are suspended, captured into, trimmed and restored. Each test runs in a child, since a plan
  * counts for a process. The device has 256 MiB. */
-#include "driver/host/host.h"
 #include "memory/pool/pool.h"
 #include "plan_test.h"
+#include "support/fail_hits.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -7,8 +7,8 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
-#include "driver/host/host.h"
 #include "memory/share/share.h"
+#include "support/fail_hits.h"
 
 #include <pthread.h>
 #include <setjmp.h>
