@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A process with a kept pool is killed at each of its system calls, before the kernel makes the
- * call and after it: while a segment is made and handed over, a block is sealed, and a segment is
- * released in two steps. The next process has what was sealed, and nothing is in the way of it. */
+/* A process with a kept pool, or its owner, is killed at each of its system calls, before the
+ * kernel makes the call and after it: while a segment is made and handed over, a block is sealed,
+ * and a segment is released in two steps. The next process has what was sealed, and nothing is in
+ * the way of it. */
 #include "keep_test.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/ptrace.h>
@@ -98,6 +100,125 @@ static void a_kill_at_each_step_loses_nothing(void **state)
     end_pool(keep("weights", &kept));
 }
 
+/* ---- The owner ---- */
+
+/* Releases segments and makes others while the owner is killed, and says what it has. */
+static void outlive(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    void *other = alloc_in(pool, 0, 9 * MIB);
+    OK(tarn_free(other));
+    say(socket, 'r');
+    hear(socket, 'g');
+    OK(tarn_pool_trim(pool, 0));
+    void *block = alloc_in(pool, 0, NEW);
+    fill(block, NEW, 21);
+    OK(tarn_pool_block_seal(block, "new", NULL, NULL));
+    say(socket, 'd');
+    hear(socket, 's'); /* there is an owner */
+    OK(tarn_free(alloc_in(pool, 0, 40 * MIB)));
+    OK(tarn_pool_trim(pool, 0));
+    size_t bytes = reserved();
+    send_all(socket, &bytes, sizeof bytes);
+    hear(socket, 'e'); /* it is killed meanwhile */
+}
+
+/* Waits for the owner's next stop. False if the other side has done everything before. */
+static bool stops(int other)
+{
+    struct pollfd done = {.fd = other, .events = POLLIN};
+    int status = 0;
+    pid_t came;
+    while ((came = waitpid(owner, &status, WNOHANG)) == 0 && poll(&done, 1, 1) == 0)
+        ;
+    CHECK(came >= 0 && (came == 0 || WIFSTOPPED(status)));
+    return came > 0;
+}
+
+/* Kills the owner after a number of stops, and starts another. True if there was no such stop. */
+static bool cut_owner_short(int other, unsigned count)
+{
+    bool stopped = true;
+    int status = 0;
+    CHECK(ptrace(PTRACE_SEIZE, owner, NULL, NULL) == 0 &&
+          ptrace(PTRACE_INTERRUPT, owner, NULL, NULL) == 0);
+    CHECK(waitpid(owner, &status, 0) == owner && WIFSTOPPED(status));
+    say(other, 'g');
+    for (unsigned i = 0; i < count && stopped; i++) {
+        CHECK(ptrace(PTRACE_SYSCALL, owner, NULL, NULL) == 0);
+        stopped = stops(other);
+    }
+    end_owner(SIGKILL);
+    start_owner();
+    return !stopped;
+}
+
+static void a_kill_of_the_owner_at_each_step_loses_nothing(void **state)
+{
+    (void)state;
+    struct told told;
+    unsigned count = 1;
+    kill_side(filled(&told));
+    for (bool ended = false; !ended; count++) {
+        tarn_kept kept;
+        size_t bytes = 0;
+        struct side side = start_side("outlive", SOCK_STREAM);
+        hear(side.socket, 'r');
+        ended = cut_owner_short(side.socket, count);
+        hear(side.socket, 'd');
+        say(side.socket, 's');
+        receive_all(side.socket, &bytes, sizeof bytes);
+        kill_side(side);
+        tarn_pool *pool = keep("weights", &kept);
+        bool well = kept.mapped == bytes && kept.blocks == 3 && both_are_whole(pool) &&
+                    holds(found(pool, "new").pointer, NEW, 21);
+        if (!well)
+            fprintf(stderr,
+                    "after a kill of the owner at stop %u: %zu bytes, and the process had %zu\n",
+                    count, kept.mapped, bytes);
+        CHECK(well);
+        OK(tarn_free(found(pool, "new").pointer));
+        end_pool(pool);
+        kill_side(filled(&told));
+    }
+    CHECK(count > 20);
+    tarn_kept kept;
+    end_pool(keep("weights", &kept));
+}
+
+/* An owner that was killed has left its socket. The next one replaces it, and at each of its steps
+ * there is one: a process that finds none gives the owner up. */
+static void there_is_a_socket_at_each_step(void **state)
+{
+    (void)state;
+    int ends[2], status = 0;
+    end_owner(SIGKILL);
+    CHECK(pipe2(ends, O_CLOEXEC) == 0 && access(keep_path, F_OK) == 0);
+    owner = fork();
+    CHECK(owner >= 0);
+    if (owner == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execl(getenv("TARN_PROGRAM"), "tarn", "keep", "--socket", keep_path, NULL);
+        _exit(127);
+    }
+    struct pollfd listens = {.fd = ends[0], .events = POLLIN};
+    while (poll(&listens, 1, 0) == 0) {
+        CHECK(waitpid(owner, &status, 0) == owner && WIFSTOPPED(status));
+        bool is_there = access(keep_path, F_OK) == 0;
+        if (!is_there)
+            (void)kill(owner, SIGKILL);
+        CHECK(is_there);
+        CHECK(ptrace(PTRACE_SYSCALL, owner, NULL, NULL) == 0);
+    }
+    CHECK(waitpid(owner, &status, 0) == owner && WIFSTOPPED(status));
+    CHECK(ptrace(PTRACE_DETACH, owner, NULL, NULL) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    CHECK(lines_of_list("") == 1);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -114,6 +235,8 @@ static int as_other_side(const char *role, int socket)
         fill_and_wait(socket);
     else if (strcmp(role, "be traced") == 0)
         be_traced(socket);
+    else if (strcmp(role, "outlive") == 0)
+        outlive(socket);
     else
         check(socket);
     return 0;
@@ -140,6 +263,10 @@ int main(int argc, char **argv)
         puts("skipped: a process may not trace its children here");
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_kill_at_each_step_loses_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_at_each_step_loses_nothing),
+        cmocka_unit_test(a_kill_of_the_owner_at_each_step_loses_nothing),
+        cmocka_unit_test(there_is_a_socket_at_each_step),
+    };
     return cmocka_run_group_tests(tests, start, owner_ends);
 }

@@ -44,6 +44,7 @@ struct keep {
     bool asked;    /* the owner may have given the pool */
     bool missed;   /* the owner did not come back when it was waited for */
     bool silent;   /* it did not answer in time */
+    bool closed;   /* it closed the connection */
 
     mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];

@@ -54,6 +54,7 @@ static tarn_status owner_is_gone(struct keep *keep, int code)
         close(keep->socket);
     keep->socket = -1;
     keep->silent = is_silence(code);
+    keep->closed = code == 0 || code == ECONNRESET || code == EPIPE;
     return failed(TARN_ERROR_SYSTEM,
                   "the owner at %s, which keeps pool %s, is gone (%s): the pool's memory ends with "
                   "this process, and no segment can be added",
@@ -276,14 +277,13 @@ static tarn_status join_locked(struct keep *keep)
         return status;
     if (answer.verb != KEEP_UNKNOWN)
         return verdict(keep, &answer, KEEP_OK);
-    return keep->returns ? owner_is_gone(keep, 0) : create_again_locked(keep);
+    return keep->returns ? owner_is_gone(keep, ENOENT) : create_again_locked(keep);
 }
 
 /* Connects to the owner again. One that was killed is waited for, once; one that ended has removed
  * its socket. */
-static tarn_status connect_again_locked(struct keep *keep)
+static tarn_status connect_again_locked(struct keep *keep, uint64_t deadline)
 {
-    uint64_t deadline = ticks_of_system() + (keep->missed ? 0 : RETURN_MS * UINT64_C(1000000));
     keep->socket = wire_connect(keep->path);
     while (keep->socket < 0 && errno == ECONNREFUSED && ticks_of_system() < deadline) {
         pause_ms(10);
@@ -294,13 +294,20 @@ static tarn_status connect_again_locked(struct keep *keep)
 }
 
 /* Registers the pool with the owner that listens now. A pool that is not to be has no segments
- * here, and the owner keeps what it has. */
+ * here, and the owner keeps what it has. A process that is killed closes its connections before the
+ * socket at which it listens: then the new connection is closed too, and made once more. */
 static tarn_status register_locked(struct keep *keep)
 {
     uint64_t from = 0;
-    tarn_status status = connect_again_locked(keep);
-    if (!status)
-        status = join_locked(keep);
+    uint64_t deadline = ticks_of_system() + (keep->missed ? 0 : RETURN_MS * UINT64_C(1000000));
+    tarn_status status;
+    for (;; pause_ms(10)) {
+        status = connect_again_locked(keep, deadline);
+        if (!status)
+            status = join_locked(keep);
+        if (!status || keep->socket >= 0 || !keep->closed || ticks_of_system() >= deadline)
+            break;
+    }
     while (!status && !keep->returns && from != UINT64_MAX)
         status = compare_locked(keep, &from);
     if (status && keep->socket >= 0) {

@@ -33,10 +33,18 @@ static int failed(const char *path, const char *what)
     return COMMAND_FAILED;
 }
 
-/* Binds the socket, which only this user may open. A socket that nobody answers is replaced. */
-static int bind_socket(const char *path, int *listener)
+static bool listen_at(int listener, const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
+    memcpy(name.sun_path, path, strlen(path));
+    return bind(listener, (struct sockaddr *)&name, sizeof name) == 0 && listen(listener, 64) == 0;
+}
+
+/* Binds the socket, which only this user may open. A socket that nobody answers is replaced. It is
+ * there all the time: to a process that waits for an owner, none means that the owner has ended. */
+static int bind_socket(const char *path, int *listener)
+{
+    char beside[KEEP_SOCKET_BYTES];
     struct stat about;
     int other = wire_connect(path);
     if (other >= 0) {
@@ -46,15 +54,16 @@ static int bind_socket(const char *path, int *listener)
     }
     if (errno == ENAMETOOLONG)
         return failed(path, "a socket");
-    if (errno == ECONNREFUSED && lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
-        (void)unlink(path);
-    memcpy(name.sun_path, path, strlen(path));
+    bool replaces = errno == ECONNREFUSED && lstat(path, &about) == 0 && S_ISSOCK(about.st_mode);
+    snprintf(beside, sizeof beside, "%.*s~%d", KEEP_SOCKET_BYTES - 16, path, (int)getpid());
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
-    bool bound = *listener >= 0 && bind(*listener, (struct sockaddr *)&name, sizeof name) == 0 &&
-                 listen(*listener, 64) == 0;
+    bool bound = *listener >= 0 && listen_at(*listener, replaces ? beside : path) &&
+                 (!replaces || rename(beside, path) == 0);
     int code = errno;
     umask(before);
+    if (!bound && replaces)
+        (void)unlink(beside);
     errno = code;
     return bound ? COMMAND_OK : failed(path, "bind");
 }
