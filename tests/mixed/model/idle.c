@@ -92,7 +92,7 @@ static uint64_t calls_of_pass(int device)
            calls_of(device, "release");
 }
 
-/* A pass while a capture is known. Other threads may call the driver meanwhile, but not each time. */
+/* A pass while a capture is known. Other threads may call the driver meanwhile, not each time. */
 static void pass_in_vain(void)
 {
     uint64_t calls = 1;
@@ -105,7 +105,7 @@ static void pass_in_vain(void)
        calls);
 }
 
-/* Passes beside which an event was recorded: by another thread now and then, and never by a pass. */
+/* Passes beside which an event was recorded: by another thread now and then, by a pass never. */
 static int recorded;
 
 static void pass(void)
