@@ -210,6 +210,15 @@ def address_kept(browser):
     browser.wait("document.body.dataset.moment === '123'", "the page replaces an address that the reader has just given", seconds=10)
     browser.filtered()
     expect("the address", "at=123" in browser.run("return location.hash"), True)
+    browser.run("""let time = 0;
+        performance.now = () => time += 1000; // a machine so slow that the page pauses wherever it can
+        document.getElementById('at-peak').click(); // its parts are shown one after another
+        location.hash = 'at=124';
+        window.dispatchEvent(new HashChangeEvent('hashchange'));""")
+    browser.wait("document.body.dataset.moment === '124'", "an address that is given while a moment is shown is not read", seconds=30)
+    browser.run("delete performance.now")
+    browser.filtered()
+    browser.check()
 
 
 MOVES = [address_kept, phones, wide_screens, outlined, pointer, cursor]

@@ -311,6 +311,7 @@ async function chooseModel(model, link = {}) {
     const view = chosen.view, height = chosen.height, block = chosen.block;
     chosen.model = model;
     chosen.grouping = null;
+    showing++; // what still shows a moment of the model before has no groups any more
     chosen.place = choices.findIndex(choice => choice.model === model);
     chosen.block = timeline.block = addressMap.block = -1;
     byId("model").value = chosen.place;
