@@ -331,17 +331,19 @@ static void crowd(int index)
     }
 }
 
-/* True if there is room for a pool's live blocks, each in granules of its own. */
+/* True if there is room for a pool's live blocks, tarn's own among them, each in granules of its
+ * own. */
 static bool has_room(int index)
 {
     const struct pool *pool = &m.pools[index];
     struct driver_properties properties;
-    size_t need = 0, free_bytes = 0, total = 0, reserved = reserved_on(pool->device);
+    tarn_stats stats = {.size = sizeof stats};
+    size_t free_bytes = 0, total = 0, reserved = reserved_on(pool->device);
     MINE(driver->device_properties(pool->device, &properties));
     MINE(driver->memory_info(pool->device, &free_bytes, &total));
-    for (int i = 0; i < BLOCKS; i++)
-        if (m.blocks[i].live && m.blocks[i].pool == index)
-            need += m.blocks[i].usable + 3 * properties.granule;
+    MINE(tarn_pool_stats_get(pool->pool, &stats));
+    size_t need = (size_t)stats.active_bytes[0].current +
+                  (size_t)stats.active[0].current * 3 * properties.granule;
     return free_bytes >= need + 8 * MIB /* for leave_free_mb */ &&
            (m.limit[pool->device] == TARN_NO_LIMIT || m.limit[pool->device] >= reserved + need);
 }
