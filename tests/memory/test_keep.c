@@ -597,7 +597,7 @@ static void a_failed_reserve_ends_no_other_pool(void **state)
     tarn_pool *pools[POOLS], *none = NULL;
     tarn_keep_options options = small_segments();
     tarn_kept kept;
-    char name[16];
+    char name[24];
     if (machine->fail)
         return; /* the simulated vendor's calls are counted otherwise */
     for (int i = 0; i < POOLS; i++) {
