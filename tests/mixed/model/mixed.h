@@ -20,7 +20,6 @@
  *   sleeps.c   the process asleep and awake
  *   counts.c   who counts what, and what is left of things that have ended
  *   asks.c     what tarn says when it is asked, reports and settings
- *   idle.c     idle memory that goes back by itself: what may go, and what must
  *   inside.c   how many requests were where a plan has them; passes of idle_release */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
@@ -61,7 +60,7 @@ enum {
 };
 
 uint64_t requests_planned(void);
-void idle_pass(uint64_t ns);
+void idle_pass(void);
 
 struct span_of_bytes {
     uintptr_t start, end;
@@ -125,7 +124,6 @@ struct check {
 
 struct pool {
     bool live, use_on_oom, plain, exact, registrable;
-    bool stays;    /* its idle memory never goes back by itself */
     bool theirs;   /* its segments come from the model's own allocator */
     int holds;     /* references by tarn_pool_hold(), which count as graphs */
     unsigned turn; /* which of the pools with this number */
@@ -459,14 +457,7 @@ bool is_anchored_in(int pool);
 bool is_anchored_on(int device);
 /* Removes all anchors and shares of a device's memory. */
 void anchors_leave(int device);
-/* Whether an observer hears of mappings in the program's own threads only, or in any. */
-bool observer_bars(void);
-bool observer_allows(void);
 void shares_end(void);
-
-/* idle.c */
-/* Idle memory goes back by itself, as the model is. */
-void idle_look(void);
 
 /* sleeps.c */
 bool is_night(void);

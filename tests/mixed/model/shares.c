@@ -371,18 +371,7 @@ static void op_pool_share(void)
 /* ---- Observers ---- */
 
 static tarn_observer observer;
-static bool any_thread; /* may call it */
 static uint64_t newest;
-
-bool observer_bars(void)
-{
-    return observer && !any_thread;
-}
-
-bool observer_allows(void)
-{
-    return observer && any_thread;
-}
 
 static void hear_mapped(const tarn_mapping *range, void *user)
 {
@@ -450,11 +439,10 @@ static void op_observer(void)
                                      .mapped = hear_mapped,
                                      .unmapping = hear_unmapping,
                                      .out_of_memory = hear_shortage,
-                                     .before_growth = hear_request,
-                                     .any_thread = m.idle && CHANCE(2)};
-    if (!observer && WELL(0, tarn_observer_add, &options, &observer))
-        any_thread = options.any_thread;
-    else if (observer && CHANCE(4) && WELL(0, tarn_observer_remove, observer))
+                                     .before_growth = hear_request};
+    if (!observer)
+        (void)WELL(0, tarn_observer_add, &options, &observer);
+    else if (CHANCE(4) && WELL(0, tarn_observer_remove, observer))
         observer = 0;
 }
 
