@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How large pieces are, and which of them move, on a device of the size that devices have. Nothing
- * of its memory is touched. */
+/* How large pieces are, and which of them move, on a device of the size that devices have, and
+ * within a limit, which counts as the device's memory does. Nothing of the memory is touched. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 #define GIB (1024 * MIB)
-#define MEMORY (16 * GIB)
+#define MEMORY (160 * GIB)
+#define LIMIT (16 * GIB)
 
 static tarn_stream own;
 
@@ -71,7 +72,23 @@ static void a_large_block_is_one_piece_while_blocks_stay(void **state)
     nothing_is_left(0);
 }
 
-static void pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory(void **state)
+/* Not of the device: what one block holds in place matters beside what the program has. */
+static void a_piece_is_a_small_part_of_what_is_reserved(void **state)
+{
+    (void)state;
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    uint64_t few = 0, many = 0;
+    void *first = alloc_new(240 * MIB, &few), *filling = alloc_on(own, 20 * GIB);
+    void *second = alloc_new(240 * MIB, &many);
+    CHECK(few == 6 && many == 6);
+    OK(tarn_free(filling));
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+    OK(tarn_device_limit_set(0, LIMIT));
+}
+
+static void pieces_are_small_near_a_lower_limit_too(void **state)
 {
     (void)state;
     uint64_t far = 0, near = 0;
@@ -82,7 +99,7 @@ static void pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory(void 
     OK(tarn_free(first));
     OK(tarn_free(second));
     nothing_is_left(0);
-    OK(tarn_device_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, LIMIT));
 }
 
 static void what_is_little_beside_all_is_not_moved(void **state)
@@ -127,6 +144,7 @@ static int set_up(void **state)
 {
     (void)state;
     own = lease(0);
+    OK(tarn_device_limit_set(0, LIMIT));
     return 0;
 }
 
@@ -135,7 +153,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_get_smaller_as_the_device_fills),
         cmocka_unit_test(a_large_block_is_one_piece_while_blocks_stay),
-        cmocka_unit_test(pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory),
+        cmocka_unit_test(a_piece_is_a_small_part_of_what_is_reserved),
+        cmocka_unit_test(pieces_are_small_near_a_lower_limit_too),
         cmocka_unit_test(what_is_little_beside_all_is_not_moved),
         cmocka_unit_test(of_free_memory_the_largest_part_moves_first),
     };

@@ -50,8 +50,9 @@
 #define REGRETS_OF_LITTLE 8
 
 /* One live block holds a whole piece in place. To keep that small compared with the program's
- * memory, a piece is at most this part of what is reserved, or this many bytes. */
-#define RESERVED_PART 128
+ * memory, however large the device is, a piece is at most this part of what is reserved, or this
+ * many bytes. */
+#define RESERVED_PART 512
 #define SMALL_PIECE ((size_t)40 << 20)
 /* Each piece costs driver calls, so memory for one block of at least WHOLE_PIECE bytes is one piece
  * while the heap's blocks stay: while at most this part of the bytes that it gained was freed. One
