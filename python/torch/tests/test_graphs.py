@@ -28,8 +28,9 @@ def test_a_freed_input_is_found_at_the_replay(program):
             warnings.simplefilter("always")
             for it in (graph, good):
                 found = tarn.torch.check_graph(it, all=True)
-                assert found.remembered and found.references >= 2 and not found.unproven, found
-                assert not [it for it in found.findings if it.certainty == "certain"], found
+                # What the capture has freed again in the graph's pool, which PyTorch holds, is not proven.
+                assert found.remembered and found.references >= 2 and found.verdict in ("clean", "unknown"), found
+                assert not [it for it in found.findings if it.certainty], found
                 it.replay()
             torch.cuda.synchronize()
             address = x.data_ptr()
