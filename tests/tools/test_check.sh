@@ -53,9 +53,36 @@ for driver in cuda hip; do
     done
 done
 
-# A driver that hangs takes only its contract.
+# What to do where virtual memory is broken has an effect.
+setting=$(sed -nE 's/.*remedy = "set TARN_ALLOC_CONF=([a-z_:]+)".*/\1/p' "$TARN_SOURCE/tools/tarn/check/contracts.c")
+TARN_ALLOC_CONF=$setting simulated 1 --fail cuMemMap:1:999+
+json 'c["order"]["state"] == "ok" and c["virtual"]["state"] == "failed" and not a["settings"]["without_effect"]'
+
+# No setting of the user makes a promise fail that holds, and one that nothing accepts is named.
+for setting in TARN_ALLOC_CONF=segments:{plain,exact,virtual} TARN_ALLOC_CONF=backend:cudaMallocAsync TARN_NO_CACHING=1 TARN_DEBUG=all TARN_TRACE=1; do
+    export "${setting?}"
+    simulated 0
+    unset "${setting%%=*}"
+    json 'all(x["state"] == "ok" for x in c.values())'
+done
+TARN_NO_CACHING=3 simulated 1
+json 'a["verdict"].endswith("To do: correct the setting that its line names.")'
+TARN_DEBUG=everything simulated 1
+json 'a["verdict"].startswith("Nothing works: a setting is wrong. Correct it: TARN_DEBUG: unknown word \"everything\"")'
+
+# A driver that hangs takes only its contract. Nothing shows whether it hangs or is slow: neither is said, nor that the contract failed.
 simulated 1 --slow cuGraphLaunch:60000
-json 'c["capture"]["state"] == "failed" and "hangs" in c["capture"]["text"] and c["pinned"]["state"] == "ok"'
+json 'c["capture"]["state"] == "no time" and c["capture"]["text"] == "it took longer than 10 s" and c["pinned"]["state"] == "ok"'
+json '"1: capture. To do: run it again" in a["verdict"] and "failed" not in a["verdict"]'
+simulated 1 --slow cuGraphLaunch:60000 --fail cuMemHostAlloc:1:2+
+json '"1 failed here: pinned. To do" in a["verdict"] and a["verdict"].endswith("There was no time for capture.")'
+
+# Contracts for which no time is left are named, and the command has not said that all works.
+if [ "${TARN_NIGHTLY:-}" = 1 ]; then
+    simulated 1 --slow cuMemcpyAsync:60000
+    json 'all(x["state"] == "no time" for x in c.values()) and "no time was left" in c["pinned"]["text"] and "pinned" in a["verdict"]'
+    json 'sum(x["seconds"] for x in c.values()) < 60'
+fi
 
 # The command line.
 command=("$tarn" check)

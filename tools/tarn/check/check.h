@@ -3,7 +3,7 @@
 
 /* The parts of `tarn check`. The command itself never calls a driver. Each part that does runs in a
  * child with a time limit, and answers with JSON. So a driver that hangs takes only that child with
- * it. */
+ * it. The command cannot tell one that hangs from one that is slow. */
 #ifndef TOOLS_CHECK_H
 #define TOOLS_CHECK_H
 
@@ -23,7 +23,7 @@ struct outcome_text {
 /* A contract, which is checked on every device. What start() returns is passed as `argument`. */
 struct contract {
     const char *name, *promise;
-    double limit;                                    /* seconds after which it counts as hanging */
+    double limit;                                    /* seconds after which it is ended */
     bool (*needs)(const tarn_device_properties *at); /* NULL: it applies to every device */
     /* why it does not apply where `needs` is false */
     const char *absent;
@@ -42,9 +42,10 @@ json_t *contract_library(const void *name);
 /* Runs in a child. Returns the driver, the devices, the settings and the libraries. */
 json_t *inventory(const void *nothing);
 
-/* Runs a function in a child and returns its answer. NULL if there is none; `why` says why. */
+/* Runs a function in a child and returns its answer. NULL if there is none; `why` says why, and
+ * `late` is true if the time was over. */
 json_t *child_answer(json_t *(*function)(const void *), const void *argument, double seconds,
-                     char *why, size_t size);
+                     char *why, size_t size, bool *late);
 double child_clock(void); /* seconds */
 
 /* surroundings(): what files say of the machine. `root` is "" or a folder that stands for /.

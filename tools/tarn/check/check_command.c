@@ -18,8 +18,9 @@ static const char help[] =
     "Shows the driver that tarn chooses on this machine and why, its devices, limits, settings and "
     "the vendors' libraries,\n"
     "and tries what tarn promises: each contract in a process of its own, which is ended where it "
-    "hangs. It takes at most\n"
-    "60 seconds. The last line says what works here, and what to do where something does not.\n"
+    "takes too long. It takes\n"
+    "at most 60 seconds. The last line says what works here, and what to do where something does "
+    "not.\n"
     "\n"
     "The text has no names of users and hosts, no UUIDs and no paths of the user. Read it before "
     "you publish it.\n"
@@ -44,12 +45,15 @@ static const char help[] =
     "  tarn check --json | jq -r '.libraries[] | select(.usable) | .name'\n"
     "      The libraries whose handles can be used.\n";
 
+static const char wrong_setting[] = "TARN_ERROR_CONFIGURATION: ";
+
 enum { ALL_SECONDS = 58, INVENTORY_SECONDS = 20, LIBRARY_SECONDS = 15 };
 
 struct progress {
     double until; /* when everything must have ended */
-    int failed;
+    int failed, late;
     char broken[512];   /* names of the contracts that failed */
+    char untried[512];  /* of those that did not end in their time, or for which no time was left */
     const char *remedy; /* of the first one that failed */
 };
 
@@ -67,6 +71,12 @@ static void show(const char *name)
     fprintf(stderr, "%s%s", name, *name ? " ..." : "");
 }
 
+static void add_name(char *names, size_t size, const char *name)
+{
+    size_t used = strlen(names);
+    snprintf(names + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
 /* Runs one contract and adds it to the list. */
 static bool add(json_t *list, struct progress *progress, const char *name, const char *promise,
                 json_t *(*function)(const void *), const void *argument, double limit,
@@ -75,20 +85,25 @@ static bool add(json_t *list, struct progress *progress, const char *name, const
     char why[256] = "no time was left";
     double start = child_clock(), left = progress->until - start;
     json_t *answer = NULL;
+    bool late = left < 1;
     show(name);
-    if (left >= 1)
-        answer = child_answer(function, argument, left < limit ? left : limit, why, sizeof why);
+    if (!late)
+        answer =
+            child_answer(function, argument, left < limit ? left : limit, why, sizeof why, &late);
     if (!answer)
-        answer = json_pack("{s:s, s:s}", "state", left < 1 ? "not here" : "failed", "text", why);
+        answer = json_pack("{s:s, s:s}", "state", late ? "no time" : "failed", "text", why);
     if (!answer || json_object_set_new(answer, "name", json_string(name)) ||
         json_object_set_new(answer, "promise", json_string(promise)) ||
         json_object_set_new(answer, "seconds", json_real(child_clock() - start)))
         return false;
     if (strcmp(text_of(answer, "state"), "failed") == 0) {
-        size_t used = strlen(progress->broken);
-        snprintf(progress->broken + used, sizeof progress->broken - used, "%s%s", used ? ", " : "",
-                 name);
+        if (strncmp(text_of(answer, "text"), wrong_setting, strlen(wrong_setting)) == 0)
+            remedy = "correct the setting that its line names";
+        add_name(progress->broken, sizeof progress->broken, name);
         progress->remedy = progress->failed++ ? progress->remedy : remedy;
+    } else if (late) {
+        add_name(progress->untried, sizeof progress->untried, name);
+        progress->late++;
     }
     return json_array_append_new(list, answer) == 0;
 }
@@ -98,6 +113,8 @@ static bool run_contracts(json_t *report, struct progress *progress)
     json_t *list = json_array();
     const json_t *libraries = json_object_get(report, "libraries");
     bool done = list != NULL;
+    if (!*text_of(json_object_get(report, "settings"), "error"))
+        unsetenv("TARN_DEBUG"); /* which holds freed blocks back; the inventory has read it */
     for (const struct contract *at = contracts; at->name && done; at++)
         done = add(list, progress, at->name, at->promise, contract_run, at, at->limit, at->remedy);
     for (size_t i = 0; i < json_array_size(libraries) && done; i++) {
@@ -125,22 +142,27 @@ static bool any_device(const json_t *report)
 /* Adds the last line. True if all that applies here works. */
 static bool judge(json_t *report, const struct progress *progress)
 {
-    char line[1200];
+    char line[1600];
     const char *driver = text_of(report, "driver"), *remedy = "see docs/drivers.md", *why = NULL;
     const char *settings = text_of(json_object_get(report, "settings"), "error");
     bool host = strcmp(driver, "host") == 0, good = false;
     if (!*driver || (host && strcmp(text_of(report, "reason"), "host: asked for") != 0))
         why = surroundings_no_gpu(json_object_get(report, "machine"), &remedy);
     if (*settings) {
-        snprintf(line, sizeof line,
-                 "Nothing works: the settings are malformed. Correct "
-                 "TARN_ALLOC_CONF.");
+        snprintf(line, sizeof line, "Nothing works: a setting is wrong. Correct it: %s.", settings);
     } else if (!any_device(report)) {
         snprintf(line, sizeof line, "Nothing works: no device answers%s%s. To do: %s.",
                  why ? ", because " : "", why ? why : "", remedy);
     } else if (progress->failed) {
-        snprintf(line, sizeof line, "%d failed here: %s. To do: %s.", progress->failed,
-                 progress->broken, progress->remedy);
+        snprintf(line, sizeof line, "%d failed here: %s. To do: %s.%s%s%s", progress->failed,
+                 progress->broken, progress->remedy,
+                 progress->late ? " There was no time for " : "", progress->untried,
+                 progress->late ? "." : "");
+    } else if (progress->late) {
+        snprintf(line, sizeof line,
+                 "The time was not enough for %d: %s. To do: run it again while the machine is "
+                 "idle; if it takes as long then, the driver hangs.",
+                 progress->late, progress->untried);
     } else if (host) {
         good = true;
         snprintf(line, sizeof line,
@@ -158,7 +180,8 @@ static bool judge(json_t *report, const struct progress *progress)
 static json_t *find(void)
 {
     char why[256];
-    json_t *report = child_answer(inventory, NULL, INVENTORY_SECONDS, why, sizeof why);
+    bool late;
+    json_t *report = child_answer(inventory, NULL, INVENTORY_SECONDS, why, sizeof why, &late);
     if (report)
         return report;
     return json_pack("{s:n, s:o, s:{s:n, s:n, s:[]}, s:[], s:[]}", "driver", "reason",

@@ -38,7 +38,7 @@ static void run(json_t *(*function)(const void *), const void *argument, int ans
 }
 
 /* Reads until the other end is closed or the time is over. The caller frees the text. NULL if the
- * time was over. */
+ * time was over, or without memory. */
 static char *read_all(int file, double until)
 {
     size_t length = 0, room = 4096;
@@ -82,10 +82,12 @@ static int reap(pid_t child)
 }
 
 json_t *child_answer(json_t *(*function)(const void *), const void *argument, double seconds,
-                     char *why, size_t size)
+                     char *why, size_t size, bool *late)
 {
     int ends[2];
+    const double until = child_clock() + seconds;
     why[0] = '\0';
+    *late = false;
     fflush(NULL);
     if (pipe2(ends, O_CLOEXEC)) {
         snprintf(why, size, "no pipe: %s", strerror(errno));
@@ -95,20 +97,23 @@ json_t *child_answer(json_t *(*function)(const void *), const void *argument, do
     if (child == 0)
         run(function, argument, ends[1]);
     close(ends[1]);
-    char *text = child > 0 ? read_all(ends[0], child_clock() + seconds) : NULL;
+    char *text = child > 0 ? read_all(ends[0], until) : NULL;
     close(ends[0]);
     if (child < 0) {
         snprintf(why, size, "no process: %s", strerror(errno));
         return NULL;
     }
+    *late = !text && child_clock() >= until;
     /* with the processes that it started; a child that has answered needs them no more */
     kill(-child, SIGKILL);
     if (!text)
         kill(child, SIGKILL);
     int status = reap(child);
     json_t *answer = text ? json_loads(text, 0, NULL) : NULL;
-    if (!text)
-        snprintf(why, size, "no answer within %.0f s: it hangs", seconds);
+    if (*late)
+        snprintf(why, size, "it took longer than %d s", (int)seconds);
+    else if (!text)
+        snprintf(why, size, "out of memory");
     else if (!answer && status != -1 && WIFSIGNALED(status))
         snprintf(why, size, "ended by signal %d", WTERMSIG(status));
     else if (!answer)

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Checks what tarn promises on this machine, without a kernel. Contents are written and read by the
- * driver's own copies, which tarn's interface does not have. */
+ * driver's own copies, which tarn's interface does not have. What only virtual memory has is tried
+ * in pools of such, because the settings may choose other memory for the default pools. */
 #include "check.h"
 #include "driver/driver.h"
 
@@ -46,6 +47,13 @@ static void *native(tarn_stream stream)
 {
     void *vendors = NULL;
     return tarn_stream_native_get(stream, &vendors) ? NULL : vendors;
+}
+
+static bool pool_create(struct outcome_text *result, int device, tarn_segments segments,
+                        tarn_pool **pool)
+{
+    tarn_pool_options options = {.size = sizeof options, .device = device, .segments = segments};
+    return well(result, tarn_pool_create(&options, pool));
 }
 
 static bool copy(struct outcome_text *result, int device, tarn_stream stream, void *to,
@@ -106,23 +114,27 @@ static void reuse(int device, void *argument, struct outcome_text *result)
 {
     tarn_stream one = 0, two = 0;
     tarn_event *event = NULL;
+    tarn_pool *pool = NULL;
     void *first = NULL, *again = NULL, *other = NULL;
     (void)argument;
-    if (!well(result, tarn_stream_lease(device, 0, &one)) ||
+    if (!pool_create(result, device, TARN_SEGMENTS_DEFAULT, &pool) ||
+        !well(result, tarn_stream_lease(device, 0, &one)) ||
         !well(result, tarn_stream_lease(device, 0, &two)) ||
         !well(result, tarn_event_create(device, &event)))
         return;
-    bool done = well(result, tarn_alloc_on(one, LARGE, &first)) &&
+    bool done = well(result, tarn_pool_alloc(pool, one, LARGE, &first)) &&
                 put(result, device, one, first, 1) && well(result, tarn_free(first)) &&
-                well(result, tarn_alloc_on(one, LARGE, &again)) &&
+                well(result, tarn_pool_alloc(pool, one, LARGE, &again)) &&
                 so(result, first == again, "a stream did not get back what it freed last") &&
                 well(result, tarn_record_stream(again, two)) &&
                 copy(result, device, two, got, again) && well(result, tarn_free(again));
     done = done && well(result, tarn_event_record(event, one)) &&
            well(result, tarn_stream_wait(two, event)) &&
-           well(result, tarn_alloc_on(two, LARGE, &other)) && put(result, device, two, other, 2) &&
-           holds(result, device, two, other, 2) && well(result, tarn_free(other));
-    if (done && well(result, tarn_event_destroy(event)) && well(result, tarn_stream_return(one)))
+           well(result, tarn_pool_alloc(pool, two, LARGE, &other)) &&
+           put(result, device, two, other, 2) && holds(result, device, two, other, 2) &&
+           well(result, tarn_free(other));
+    if (done && well(result, tarn_event_destroy(event)) && well(result, tarn_pool_release(pool)) &&
+        well(result, tarn_stream_return(one)))
         (void)well(result, tarn_stream_return(two));
 }
 
@@ -154,14 +166,13 @@ static void capture(int device, void *argument, struct outcome_text *result)
 
 static void sleeping(int device, void *argument, struct outcome_text *result)
 {
-    tarn_pool_options options = {.size = sizeof options, .device = device};
     tarn_pool *pool = NULL;
     tarn_stats stats = {.size = sizeof stats};
     tarn_stream stream = 0;
     void *block = NULL;
     (void)argument;
     if (well(result, tarn_stream_lease(device, 0, &stream)) &&
-        well(result, tarn_pool_create(&options, &pool)) &&
+        pool_create(result, device, TARN_SEGMENTS_VIRTUAL, &pool) &&
         well(result, tarn_pool_alloc(pool, stream, LARGE, &block)) &&
         put(result, device, stream, block, 3) && well(result, tarn_pool_suspend(pool, true)) &&
         well(result, tarn_pool_stats_get(pool, &stats)) &&
@@ -173,8 +184,6 @@ static void sleeping(int device, void *argument, struct outcome_text *result)
 
 static void granules(int device, void *argument, struct outcome_text *result)
 {
-    tarn_pool_options options = {
-        .size = sizeof options, .device = device, .segments = TARN_SEGMENTS_VIRTUAL};
     tarn_device_properties at = {.size = sizeof at};
     tarn_stats stats = {.size = sizeof stats};
     tarn_pool *pool = NULL;
@@ -186,7 +195,7 @@ static void granules(int device, void *argument, struct outcome_text *result)
             "the granule is not a power of two"))
         return;
     if (well(result, tarn_stream_lease(device, 0, &stream)) &&
-        well(result, tarn_pool_create(&options, &pool)) &&
+        pool_create(result, device, TARN_SEGMENTS_VIRTUAL, &pool) &&
         well(result, tarn_pool_alloc(pool, stream, at.granule + 1, &block)) &&
         well(result, tarn_pool_stats_get(pool, &stats)) &&
         so(result, stats.reserved_bytes[0].current % (int64_t)at.granule == 0,
@@ -291,12 +300,14 @@ static void share(int device, void *argument, struct outcome_text *result)
     struct outcome_text theirs = {.outcome = OUTCOME_FAILED};
     const int *socket = argument;
     tarn_share *share = NULL;
+    tarn_pool *pool = NULL;
     tarn_stream stream = 0;
     void *block = NULL;
     if (!so(result, socket != NULL, "no process could be started") ||
         !well(result, tarn_export_enable(device)) ||
         !well(result, tarn_stream_lease(device, 0, &stream)) ||
-        !well(result, tarn_alloc_on(stream, LARGE, &block)) ||
+        !pool_create(result, device, TARN_SEGMENTS_VIRTUAL, &pool) ||
+        !well(result, tarn_pool_alloc(pool, stream, LARGE, &block)) ||
         !put(result, device, stream, block, 1) || !well(result, tarn_export(block, &share)) ||
         !so(result, send(*socket, &device, sizeof device, MSG_NOSIGNAL) > 0,
             "the other process is gone") ||
@@ -305,8 +316,9 @@ static void share(int device, void *argument, struct outcome_text *result)
     bool answered = recv(*socket, &theirs, sizeof theirs, 0) == (ssize_t)sizeof theirs;
     if (so(result, answered, "the other process has ended without an answer") &&
         so(result, theirs.outcome == OUTCOME_OK, theirs.text) &&
-        holds(result, device, stream, block, 2) && well(result, tarn_share_close(share)))
-        (void)well(result, tarn_free(block));
+        holds(result, device, stream, block, 2) && well(result, tarn_share_close(share)) &&
+        well(result, tarn_free(block)))
+        (void)well(result, tarn_pool_release(pool));
 }
 
 /* The table ------------------------------------------------------------------------------------ */
@@ -359,7 +371,7 @@ const struct contract contracts[] = {
      .needs = has_virtual,
      .absent = "the driver has no virtual memory for tarn",
      .check = granules,
-     .remedy = "set TARN_ALLOC_CONF=expandable_segments:False"},
+     .remedy = "set TARN_ALLOC_CONF=segments:plain"},
     {.name = NULL}};
 
 static json_t *answer(const struct outcome_text *result)

@@ -35,7 +35,8 @@ static void gather_device(int number, struct device_info *device)
 
 static void gather_settings(struct machine *machine)
 {
-    if (tarn_configuration_get(machine->settings, sizeof machine->settings, NULL)) {
+    if (!machine->settings_error[0] &&
+        tarn_configuration_get(machine->settings, sizeof machine->settings, NULL)) {
         machine->settings[0] = '\0';
         snprintf(machine->settings_error, sizeof machine->settings_error, "%s", tarn_last_error());
     }
@@ -44,9 +45,13 @@ static void gather_settings(struct machine *machine)
 /* False when memory is short. */
 static bool gather(struct machine *machine)
 {
-    if (tarn_device_count_get(&machine->device_count)) {
+    tarn_status counted = tarn_device_count_get(&machine->device_count);
+    if (counted) {
         machine->device_count = 0;
         snprintf(machine->reason, sizeof machine->reason, "%s", tarn_last_error());
+        if (counted == TARN_ERROR_CONFIGURATION)
+            snprintf(machine->settings_error, sizeof machine->settings_error, "%s",
+                     tarn_last_error());
     } else {
         snprintf(machine->driver, sizeof machine->driver, "%s", driver->name);
         snprintf(machine->reason, sizeof machine->reason, "%s", driver_reason());

@@ -127,7 +127,7 @@ bool check_text(const json_t *report, FILE *out)
     libraries(json_object_get(report, "libraries"), out);
     for (size_t i = 0; i < json_array_size(tried); i++) {
         const json_t *at = json_array_get(tried, i);
-        fprintf(out, "%-10s %-8s %s%s%s\n", text_of(at, "name"), text_of(at, "state"),
+        fprintf(out, "%-11s %-8s %s%s%s\n", text_of(at, "name"), text_of(at, "state"),
                 text_of(at, "promise"), *text_of(at, "text") ? ": " : "", text_of(at, "text"));
     }
     fprintf(out, "\n%s\n", text_of(report, "verdict"));
