@@ -4,7 +4,7 @@
 #
 # What documents show as printed by a command is what the command prints now. The counts that they give are right, every variable that
 # the code reads is in docs/configuration.md or docs/building.md, and every setting in the former and in the fuzzer's words. docs/torch.md names
-# the releases of PyTorch whose shims a wheel brings.
+# the releases of PyTorch whose shims a wheel brings, and no output in documents is of another version.
 set -euo pipefail
 cd "$TARN_SOURCE"
 fail() { echo "test_figures: $*" >&2; exit 1; }
@@ -42,6 +42,10 @@ for key in $keys; do
     grep -q "^| .*\`$key\`" docs/configuration.md || fail "$key is a setting that docs/configuration.md does not have"
     grep -q "^\"${key}[:\"]" tests/fuzz/config.dict || fail "$key is a setting that tests/fuzz/config.dict does not have"
 done
+
+# What a document shows of a program's output is of this version: the measured files say which version they measured.
+version=$(sed -nE 's/^#define TARN_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+)$/\2/p' include/tarn/tarn.h | paste -sd .)
+! grep -nE '\btarn [0-9]+\.[0-9]+\.[0-9]+\b' README.md docs/*.md | grep -vF "tarn $version" >&2 || fail "documents show another version than $version"
 
 releases=$(sed -n 's/^    \[\(2[0-9.]*\)\]=.*/\1/p' scripts/torch-shim)
 said=$(tr '\n' ' ' <docs/torch.md | grep -oE 'The wheel for x86-64 brings.*compiler is needed' | grep -oE '\b2(\.[0-9]+){2}')
