@@ -155,7 +155,8 @@ format: ## Lay out the C sources as .clang-format says
 	@scripts/sources c | xargs -r -d '\n' clang-format -i
 
 install: build ## Install into PREFIX (/usr/local), below DESTDIR if set
-	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)' || { [ -w '$(DESTDIR)$(PREFIX)' ] || \
+	    echo 'make: $(DESTDIR)$(PREFIX) cannot be written: run it as root, or with a PREFIX of your own, such as $$HOME/.local' >&2; exit 1; }
 	@[ -n '$(DESTDIR)' ] || scripts/after-install $(build_dir)
 
 uninstall: ## Remove what `make install` installed (give it the same DESTDIR)

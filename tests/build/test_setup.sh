@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # scripts/setup on machines that are not this one: root, sudo, neither, stale lists, a package that is not available. The commands
-# that would change the machine are stand-ins that write down how they were called.
+# that would change the machine are stand-ins that write down how they were called. The scripts that work in empty Debians say that they take
+# root before they do anything.
 set -euo pipefail
 
 work=$(mktemp -d)
@@ -111,4 +112,15 @@ setup 1000 some
 [ "$status" -eq 0 ] || fail "failed with sudo"
 called 'sudo .*apt-get.* install .*absent' || fail "did not use sudo"
 said 'through sudo' || fail "did not say that it uses sudo"
+
+mkdir "$work/user" "$work/roots"
+printf '#!/bin/sh\necho 1000\n' >"$work/user/id" && chmod +x "$work/user/id"
+for words in 'fresh-debian' 'debian-packages' "wheel-check $work" 'first-minutes bookworm wheel user'; do
+    status=0
+    # shellcheck disable=SC2086 # words
+    PATH=$work/user:$PATH TARN_ROOTS=$work/roots "$TARN_SOURCE"/scripts/$words >"$work/out" 2>&1 </dev/null || status=$?
+    [ "$status" -eq 2 ] || fail "scripts/$words ends with status $status without root"
+    said "^${words%% *}: making a root takes root: sudo scripts/${words%% *}\$" || fail "scripts/$words does not say that it takes root"
+    [ -z "$(ls "$work/roots")" ] || fail "scripts/$words has begun before it said that it takes root"
+done
 echo "as it should be"
