@@ -59,10 +59,9 @@ TARN_ALLOC_CONF=$setting simulated 1 --fail cuMemMap:1:999+
 json 'c["order"]["state"] == "ok" and c["virtual"]["state"] == "failed" and not a["settings"]["without_effect"]'
 
 # No setting of the user makes a promise fail that holds, and one that nothing accepts is named.
-for setting in TARN_ALLOC_CONF=segments:{plain,exact,virtual} TARN_ALLOC_CONF=backend:cudaMallocAsync TARN_NO_CACHING=1 TARN_DEBUG=all TARN_TRACE=1; do
-    export "${setting?}"
-    simulated 0
-    unset "${setting%%=*}"
+for setting in 'TARN_ALLOC_CONF=segments:plain TARN_DEBUG=all' TARN_ALLOC_CONF=backend:cudaMallocAsync TARN_NO_CACHING=1; do
+    read -r -a words <<<"$setting"
+    command=(env "${words[@]}" "$tarn" sim --driver cuda --devices 2 "$tarn" check) && run 0 --json
     json 'all(x["state"] == "ok" for x in c.values())'
 done
 TARN_NO_CACHING=3 simulated 1
@@ -74,11 +73,11 @@ json 'a["verdict"].startswith("Nothing works: a setting is wrong. Correct it: TA
 simulated 1 --slow cuGraphLaunch:60000
 json 'c["capture"]["state"] == "no time" and c["capture"]["text"] == "it took longer than 10 s" and c["pinned"]["state"] == "ok"'
 json '"1: capture. To do: run it again" in a["verdict"] and "failed" not in a["verdict"]'
-simulated 1 --slow cuGraphLaunch:60000 --fail cuMemHostAlloc:1:2+
-json '"1 failed here: pinned. To do" in a["verdict"] and a["verdict"].endswith("There was no time for capture.")'
 
 # Contracts for which no time is left are named, and the command has not said that all works.
 if [ "${TARN_NIGHTLY:-}" = 1 ]; then
+    simulated 1 --slow cuGraphLaunch:60000 --fail cuMemHostAlloc:1:2+
+    json '"1 failed here: pinned. To do" in a["verdict"] and a["verdict"].endswith("There was no time for capture.")'
     simulated 1 --slow cuMemcpyAsync:60000
     json 'all(x["state"] == "no time" for x in c.values()) and "no time was left" in c["pinned"]["text"] and "pinned" in a["verdict"]'
     json 'sum(x["seconds"] for x in c.values()) < 60'
