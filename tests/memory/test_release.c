@@ -25,12 +25,17 @@
 
 static uint64_t now; /* ns; of the passes */
 
-static void start_with(const char *settings)
+static void start_on(int devices, const char *settings)
 {
-    host_start_with(1, MEMORY);
+    host_start_with(devices, MEMORY);
     OK(tarn_configuration_set(settings));
     stream = lease(0);
     now = TIME;
+}
+
+static void start_with(const char *settings)
+{
+    start_on(1, settings);
 }
 
 static void begin(void)
@@ -47,6 +52,13 @@ static void pass_after(uint64_t ns)
 static size_t reserved(void)
 {
     return (size_t)stats_of(0).reserved_bytes[0].current;
+}
+
+static void in_another_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* A public call on memory by the program's own thread, which serves no request. */
@@ -301,6 +313,34 @@ static void unmapped_pieces_go(void)
     nothing_is_left(0);
 }
 
+static void *destroy_range(void *range)
+{
+    OK(tarn_range_destroy(range));
+    return NULL;
+}
+
+/* What passes move on one device says nothing about what other threads move on another. */
+static void unmapped_pieces_of_two_devices_wait_for_their_time(void)
+{
+    start_on(2, "idle_release:86400000");
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    void *block = alloc_on(stream, 100), *other = alloc_on(lease(1), 100);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    rest();
+    in_another_thread(destroy_range, range);
+    size_t before = reserved();
+    CHECK(before >= 4 * PAGE);
+    pass_after(TIME); /* a thread has moved memory since the pass before */
+    CHECK(reserved() == before);
+    pass_after(TIME);
+    CHECK(reserved() == before - 4 * PAGE);
+    OK(tarn_free(block));
+    OK(tarn_free(other));
+    rest();
+    nothing_is_left(0);
+    nothing_is_left(1);
+}
+
 /* The driver's free of a segment waits for the device, which the thread must not do. */
 static void plain_segments_stay(void)
 {
@@ -458,11 +498,9 @@ static void a_pass_waits_for_no_thread(void)
     pass_after(TIME);
     pass_after(TIME);
     call_slowly();
-    pthread_t thread;
     struct arena *arena = arena_if_used(0);
     move_begin_alone(arena);
-    CHECK(pthread_create(&thread, NULL, pass_beside, NULL) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    in_another_thread(pass_beside, NULL);
     move_end(arena);
     CHECK(reserved() >= 8 * MIB);
     pass_after(TIME);
@@ -472,15 +510,12 @@ static void a_pass_waits_for_no_thread(void)
 
 static void pass_while_unmapping(const tarn_mapping *range, void *user)
 {
-    pthread_t thread;
     (void)range;
     (void)user;
     if (told++) /* also of what the pass itself unmaps */
         return;
-    for (int i = 0; i < 3; i++) {
-        CHECK(pthread_create(&thread, NULL, pass_beside, NULL) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
-    }
+    for (int i = 0; i < 3; i++)
+        in_another_thread(pass_beside, NULL);
 }
 
 /* Passes in the middle of a suspend: they neither wait for it nor take what it has. */
@@ -539,6 +574,34 @@ static void pools_sleep_beside_passes(void)
     OK(tarn_pool_release(pool));
     OK(tarn_device_trim(0, 0));
     nothing_is_left(0);
+}
+
+static void *move(void *arena)
+{
+    move_begin(arena);
+    move_end(arena);
+    return NULL;
+}
+
+/* A thread's own moves on one device hide no other thread's on another. */
+static void stillness_is_of_one_device(void)
+{
+    start_on(2, "idle_release:86400000");
+    OK(tarn_free(alloc_on(stream, 100)));
+    OK(tarn_free(alloc_on(lease(1), 100)));
+    struct arena *arena = arena_if_used(0), *other = arena_if_used(1);
+    struct stillness since = stillness_begin(arena);
+    move(arena);
+    move(other);
+    CHECK(was_still(arena, &since));
+    in_another_thread(move, other);
+    CHECK(was_still(arena, &since));
+    in_another_thread(move, arena);
+    CHECK(!was_still(arena, &since));
+    struct stillness again = stillness_begin(arena), of_other = stillness_begin(other);
+    move(other);
+    in_another_thread(move, arena);
+    CHECK(was_still(other, &of_other) && !was_still(arena, &again));
 }
 
 static void marks_are_barred_in_one_thread_only(void)
@@ -675,6 +738,7 @@ int main(void)
         CHILD_TEST(pages_of_ranges_go),
         CHILD_TEST(idle_pages_wait_for_their_time),
         CHILD_TEST(unmapped_pieces_go),
+        CHILD_TEST(unmapped_pieces_of_two_devices_wait_for_their_time),
         CHILD_TEST(plain_segments_stay),
         CHILD_TEST(a_pool_has_its_own_time),
         CHILD_TEST(a_capture_and_its_graph_bar_it),
@@ -684,6 +748,7 @@ int main(void)
         CHILD_TEST(a_pass_waits_for_no_thread),
         CHILD_TEST(a_suspend_in_progress_is_left_alone),
         CHILD_TEST(pools_sleep_beside_passes),
+        CHILD_TEST(stillness_is_of_one_device),
         CHILD_TEST(marks_are_barred_in_one_thread_only),
         CHILD_TEST(the_thread_does_it),
         CHILD_TEST(forks_come_at_any_point_of_a_pass),

@@ -233,8 +233,9 @@ struct arena {
     atomic_uint_fast64_t moves_begun, moves_ended; /* how many, ever; equal: none is in progress */
     struct {
         struct stillness since;
-        uint64_t from; /* ns: no other thread has moved memory since then */
-    } still;           /* only the thread that gives idle memory back (pressure/release.c) */
+        uint64_t passes; /* moves of the thread itself since then */
+        uint64_t from;   /* ns: no other thread has moved memory since then */
+    } still;             /* only the thread that gives idle memory back (pressure/release.c) */
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */

@@ -5,12 +5,17 @@
 #include "memory/arena/moves.h"
 #include "base/thread/clock.h"
 
-static _Thread_local uint64_t own_moves;
+/* Moves that this thread has begun in the arena that it watched last, since it began to watch it:
+ * never more than the thread's moves there. */
+static _Thread_local struct {
+    const struct arena *arena;
+    uint64_t moves;
+} own;
 
 static void count(struct arena *arena)
 {
     atomic_fetch_add(&arena->moves_begun, 1);
-    own_moves++;
+    own.moves += own.arena == arena;
 }
 
 void move_begin(struct arena *arena)
@@ -77,15 +82,23 @@ void moves_flush(struct arena *arena)
 
 struct stillness stillness_begin(struct arena *arena)
 {
-    struct stillness since = {.own = own_moves};
+    if (own.arena != arena) {
+        own.arena = arena;
+        own.moves = 0;
+    }
+    struct stillness since = {.own = own.moves};
     uint64_t ended = atomic_load(&arena->moves_ended);
     since.begun = atomic_load(&arena->moves_begun);
     since.still = ended == since.begun;
     return since;
 }
 
+bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t moves)
+{
+    return since->still && atomic_load(&arena->moves_begun) - since->begun == moves;
+}
+
 bool was_still(struct arena *arena, const struct stillness *since)
 {
-    uint64_t begun = atomic_load(&arena->moves_begun);
-    return since->still && begun - since->begun == own_moves - since->own;
+    return was_still_but(arena, since, (own.arena == arena ? own.moves : 0) - since->own);
 }

@@ -22,7 +22,10 @@ void move_end(struct arena *arena);
 /* Waits until all moves that are in progress now have ended. */
 void moves_flush(struct arena *arena);
 
+/* Whether no other thread has moved memory of the arena since then. False too if this thread may
+ * have watched another arena meanwhile. The second takes the number of the caller's own moves. */
 struct stillness stillness_begin(struct arena *arena);
 bool was_still(struct arena *arena, const struct stillness *since);
+bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t moves);
 
 #endif

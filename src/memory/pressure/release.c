@@ -82,12 +82,14 @@ static bool release_of(struct heap *heap, uint64_t now)
 static bool pass_over(struct arena *arena, uint64_t now)
 {
     bool wanted = false;
-    if (!was_still(arena, &arena->still.since)) {
+    if (!was_still_but(arena, &arena->still.since, arena->still.passes)) {
         arena->still.since = stillness_begin(arena);
+        arena->still.passes = 0;
         arena->still.from = now;
     }
     if (device_check(arena->device) || !move_try(arena))
         return false;
+    arena->still.passes++;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
         wanted |= release_of(heap, now);
     wanted |= ranges_rest(arena, now);
