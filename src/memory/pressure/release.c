@@ -66,15 +66,38 @@ static bool release_of(struct heap *heap, uint64_t now)
     if (!rested)
         return false;
     (void)heap_shed_rested(heap, store, rested, &given);
-    /* Pieces that no heap has mapped are idle. They go when nobody has moved memory for the time */
-    if (now - store->arena->still.from >= time)
-        (void)store_release_unmapped(store, 0);
-    else if (given)
+    if (given)
         (void)store_release_unmapped(store, rest_of(store, given));
     mutex_lock(&heap->lock);
     bool wanted = heap->store == store && heap_rest_wants_mark_locked(heap, rested);
     mutex_unlock(&heap->lock);
     return wanted;
+}
+
+/* Unmapped pieces ------------------------------------------------------------------------------ */
+
+/* The next store of the arena; NULL starts and ends. The caller shares `moving`, so none leaves the
+ * list. */
+static struct store *next_store(struct arena *arena, const struct store *store)
+{
+    if (!store)
+        return &arena->store;
+    if (store == &arena->store)
+        return &arena->uncached;
+    mutex_lock(&arena->lock);
+    struct store *next = store == &arena->uncached ? arena->pools.list : store->next;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+/* Pieces that nobody has mapped are idle. They go when nobody has moved memory for the time. */
+static void release_unmapped(struct arena *arena, uint64_t now)
+{
+    for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store)) {
+        uint64_t time = store_rests(store);
+        if (time && now - arena->still.from >= time)
+            (void)store_release_unmapped(store, 0);
+    }
 }
 
 /* A pass --------------------------------------------------------------------------------------- */
@@ -93,6 +116,7 @@ static bool pass_over(struct arena *arena, uint64_t now)
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
         wanted |= release_of(heap, now);
     wanted |= ranges_rest(arena, now);
+    release_unmapped(arena, now);
     move_end(arena);
     return wanted;
 }
