@@ -248,6 +248,23 @@ static void a_retired_stream_leaves_nothing(void)
     nothing_is_left(0);
 }
 
+/* What is freed after a stream has ended waits for its time, although no work can use it. */
+static void memory_of_a_retired_stream_waits_for_its_time(void)
+{
+    begin();
+    tarn_stream adopted;
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
+    void *block = alloc_on(adopted, 8 * MIB);
+    OK(tarn_stream_retire(adopted));
+    rest();
+    OK(tarn_free(block));
+    pass_after(TIME);
+    CHECK(reserved() >= 8 * MIB);
+    pass_after(TIME);
+    CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
 static void pages_of_ranges_go(void)
 {
     begin();
@@ -740,6 +757,7 @@ int main(void)
         CHILD_TEST(blocks_of_other_streams_go),
         CHILD_TEST(memory_of_found_streams_stays),
         CHILD_TEST(a_retired_stream_leaves_nothing),
+        CHILD_TEST(memory_of_a_retired_stream_waits_for_its_time),
         CHILD_TEST(pages_of_ranges_go),
         CHILD_TEST(idle_pages_wait_for_their_time),
         CHILD_TEST(unmapped_pieces_go),

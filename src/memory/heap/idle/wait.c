@@ -578,9 +578,9 @@ uint64_t heap_rest_locked(struct heap *heap)
     uint64_t rested = heap->rest.batch;
     (void)wait_collect_locked(heap);
     caches_reclaim_locked(heap);
-    heap->rest.batch = heap->batches.open;
-    if (!heap->retired)
-        heap->batches.open++; /* a retired heap has only the batch of its last mark */
+    heap->rest.batch = heap->batches.open++;
+    if (heap->retired)
+        batches_end_locked(heap); /* its last mark covers the next batch too */
     return rested;
 }
 
