@@ -113,6 +113,7 @@ const struct hooks hooks = {
     .keep_segment = keep_segment,
     .keep_forget_locked = keep_forget_locked,
     .keep_forget_all = keep_forget_all,
+    .keep_spare = keep_spare,
     .keep_vacate = keep_vacate,
     .keep_occupy = keep_occupy,
     .keep_transfers = keep_transfers,

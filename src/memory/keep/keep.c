@@ -483,7 +483,7 @@ static bool unseal(struct keep *keep, uintptr_t address)
 void keep_forget_locked(const struct store *store, uintptr_t address)
 {
     struct keep *keep = keep_of_store(store);
-    if (!keep->returns)
+    if (!keep->returns && !keep->spares)
         (void)unseal(keep, address);
 }
 
@@ -493,6 +493,11 @@ void keep_forget_all(const struct store *store)
     for (struct seal *seal = NULL;; object_free(&seals, seal)) {
         mutex_lock(&keep->lock);
         const struct tree_node *first = tree_first(&keep->seals);
+void keep_spare(const struct store *store, bool spare)
+{
+    keep_of_store(store)->spares = spare;
+}
+
         seal = first ? unseal_locked(keep, SEAL_OF(first)->offset) : NULL;
         mutex_unlock(&keep->lock);
         if (!seal)

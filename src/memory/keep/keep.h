@@ -33,6 +33,7 @@ struct keep {
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
     bool begun;   /* other threads can find the pool */
     bool returns; /* the adoption failed: at the end, the owner keeps its segments */
+    bool spares;  /* a block that is freed keeps its seal: keep_spare() */
 
     _Atomic bool transfers;   /* a thread saves the pool to a file, or loads one: */
     struct contents contents; /* belongs to that thread */
@@ -118,6 +119,9 @@ struct keep_sealed {
     char name[TARN_KEEP_NAME_BYTES];
     unsigned char data[TARN_KEEP_DATA_BYTES];
 };
+/* For a restore of the pool, beside which nobody uses it: whether frees from now on are of blocks
+ * that are live again at once, and keep their seals. */
+void keep_spare(const struct store *store, bool spare);
 /* Writes all to a list with room for LAYOUT_BLOCKS, by their addresses, and returns how many there
  * are. */
 size_t keep_list(struct keep *keep, struct keep_sealed *list);

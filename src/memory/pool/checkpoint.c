@@ -257,9 +257,14 @@ static void free_all(struct store *store, const struct list *then, struct list *
     if (debug_has(DEBUG_CONTENTS))
         hooks.debug_pause();
     for (size_t i = 0; i < now->count; i++) {
-        now->blocks[i].note = has(then, &now->blocks[i]) ? note_take(&now->blocks[i]) : NULL;
+        bool stays = has(then, &now->blocks[i]);
+        now->blocks[i].note = stays ? note_take(&now->blocks[i]) : NULL;
+        if (store_has(store, STORE_KEPT))
+            hooks.keep_spare(store, stays);
         (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
     }
+    if (store_has(store, STORE_KEPT))
+        hooks.keep_spare(store, false);
     if (debug_has(DEBUG_CONTENTS))
         hooks.debug_go_on();
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {

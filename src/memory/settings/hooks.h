@@ -56,8 +56,9 @@ struct hooks {
 
     /* Makes a segment of a kept pool. No lock held. */
     tarn_status (*keep_segment)(const struct store *store, size_t size, uintptr_t *address);
-    /* Takes the seal off a block of a kept pool that is freed. Heap lock. */
+    /* Takes the seal off a block that is freed (heap lock), except while keep_spare() says so. */
     void (*keep_forget_locked)(const struct store *store, uintptr_t address);
+    void (*keep_spare)(const struct store *store, bool spare);
     /* Takes all seals of a kept pool off; gives the memory of a segment up, and makes it again. The
      * pool is suspended. No lock held. */
     void (*keep_forget_all)(const struct store *store);
