@@ -86,6 +86,11 @@ static tarn_status read_options(const tarn_keep_options *given, tarn_keep_option
     return TARN_OK;
 }
 
+static size_t segment_of(const tarn_keep_options *options)
+{
+    return options->segment ? options->segment : SEGMENT_BYTES;
+}
+
 static tarn_status check_device(const struct device *device, const tarn_keep_options *options)
 {
     const struct driver_properties *known = &device->properties;
@@ -305,7 +310,7 @@ static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options
 {
     struct pool *pool = NULL;
     size_t granule = keep->device->properties.granule;
-    size_t segment = options->segment ? options->segment : SEGMENT_BYTES;
+    size_t segment = segment_of(options);
     size_t small = segment / SMALL_PART / granule * granule;
     tarn_status status = pool_create(arena, false, &pool);
     if (status)
@@ -342,15 +347,16 @@ static tarn_status place_read(struct keep *keep)
 }
 
 /* Maps what the owner gives, and reads which blocks of it are sealed. */
-static tarn_status map_all(struct keep *keep, unsigned wait_ms, struct sealed *sealed)
+static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
+                           struct sealed *sealed)
 {
     struct keep_message found;
-    tarn_status status = owner_get(keep, wait_ms, &found);
+    tarn_status status = owner_get(keep, options->wait_ms, &found);
     if (status)
         return status;
     status = place_read(keep);
     if (!status)
-        status = window_reserve(keep, keep->wish, found.slot);
+        status = window_reserve(keep, keep->wish, found.slot, segment_of(options));
     status = owner_segments(keep, found.count, status);
     if (!status)
         status = sealed_read(keep, sealed);
@@ -397,7 +403,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
     tarn_status status = keep_make(device, name, options, &keep);
     if (status)
         return status;
-    status = map_all(keep, options->wait_ms, &sealed);
+    status = map_all(keep, options, &sealed);
     if (!status)
         status = build(keep, options, arena, stream, &sealed, &taken);
     if (status) {

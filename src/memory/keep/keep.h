@@ -29,7 +29,7 @@ struct keep {
     struct layout *layout;
     uint64_t wish;  /* where the process before had it; 0: none had it */
     uintptr_t base; /* reserved addresses, constant */
-    size_t window;  /* bytes of them */
+    size_t window;  /* bytes of them, constant when they are reserved */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
     bool begun;   /* other threads can find the pool */
     bool returns; /* the adoption failed: at the end, the owner keeps its segments */
@@ -67,8 +67,9 @@ static inline struct keep *keep_of_store(const struct store *store)
 extern const tarn_pool_allocator keep_allocator;
 
 /* Reserves addresses for a pool: at `wish` if it is not 0, otherwise at the place of the slot. If
- * those are taken, reserves others. */
-tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot);
+ * those are taken, reserves others. A pool without a wish gets half as many if the driver has not as
+ * many in one piece, or they are more than a quarter of the process's, and so on down to `least`. */
+tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least);
 void window_unreserve(struct keep *keep);
 /* Maps a segment that came with its file, at its offset, for no device yet. */
 tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file);

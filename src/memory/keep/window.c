@@ -6,6 +6,7 @@
  * uses it, and no longer the owner's before its bytes are given back. So a kill at any moment
  * leaves either a whole segment with the owner, or none. Driver calls are made with no lock held.
  */
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "device/capture.h"
@@ -59,7 +60,8 @@ static uint64_t wish_of(unsigned i, uint32_t slot)
     return place->start + (slot + 3 * more) % place->slots * place->stride;
 }
 
-tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot)
+/* Reserves `window` bytes: at `wish`, at one of the places, or anywhere. */
+static tarn_status reserve_somewhere(struct keep *keep, uint64_t wish, uint32_t slot)
 {
     unsigned next = 0;
     uint64_t wished = wish ? wish : wish_of(next++, slot);
@@ -78,6 +80,36 @@ tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot)
             return status;
         wished = wish_of(next++, slot);
     }
+}
+
+/* Halves the window. False if that leaves fewer bytes than a pool can use. */
+static bool halve(struct keep *keep, size_t least)
+{
+    size_t granule = keep->device->properties.granule, half = keep->window / 2 / granule * granule;
+    if (half < least)
+        return false;
+    keep->window = half;
+    return true;
+}
+
+tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least)
+{
+    int bits = machine_address_bits();
+    tarn_status status;
+    struct error_before before;
+    error_attempt_begin(&before);
+    while (!wish && bits > 2 && keep->window >> (bits - 2) && halve(keep, least))
+        ;
+    do
+        status = reserve_somewhere(keep, wish, slot);
+    while (status == TARN_ERROR_OUT_OF_MEMORY && !wish && halve(keep, least));
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = failed_within(status,
+                               "pool %s needs %zu bytes of addresses in one piece%s: the device's "
+                               "driver limits them, or ulimit -v",
+                               keep->name, keep->window, wish ? ", as the process before had" : "");
+    error_attempt_end(&before, status);
+    return status;
 }
 
 void window_unreserve(struct keep *keep)
