@@ -12,6 +12,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/thread/quiet.h"
 #include "device/capture.h"
 #include "memory/keep/keep.h"
 
@@ -26,6 +27,9 @@
 #define MAGIC \
     UINT64_C(0x6c6f6f706e726174) /* "tarnpool" as a machine of the same byte order has it */
 #define IMAGE_UNIT 4096u         /* contents begin at multiples of it; zeroed ones become holes */
+
+/* Bytes of the disk that a call asks for, and the fewest after signals have interrupted it. */
+enum { ROOM_MOST = 256 << 20, ROOM_LEAST = 64 << 10 };
 
 struct image_block {
     char name[TARN_KEEP_NAME_BYTES];
@@ -133,15 +137,16 @@ static tarn_status map_file(struct transfer *transfer, size_t size, int protecti
     return TARN_OK;
 }
 
-/* Copies that may be in progress use the mapping still: then it stays. */
-static void unmap_file(struct transfer *transfer)
+/* Copies that may be in progress use the mapping still: then it stays, and the result is false. */
+static bool unmap_file(struct transfer *transfer)
 {
     struct contents *contents = &transfer->keep->contents;
     if (contents->copies)
-        return;
+        return false;
     contents_drop(contents);
     if (transfer->memory)
         (void)munmap(transfer->memory, transfer->size);
+    return true;
 }
 
 /* One save or load of a pool at a time. Known captures begin again when it has ended. */
@@ -182,18 +187,46 @@ static tarn_status place(struct transfer *transfer, const struct image_block *bl
 
 /* Save ----------------------------------------------------------------------------------------- */
 
+/* Gives a part of the file memory of the disk. 0, or a code of errno. A signal interrupts the call,
+ * which some file systems then take back, so it is made for shorter parts after that. */
+static int give_room(int file, size_t size)
+{
+    size_t part = ROOM_MOST;
+    for (size_t at = 0; at < size;) {
+        size_t next = part < size - at ? part : size - at;
+        int code = posix_fallocate(file, (off_t)at, (off_t)next);
+        if (code == EINTR)
+            part = part / 2 > ROOM_LEAST ? part / 2 : ROOM_LEAST;
+        else if (code)
+            return code;
+        else
+            at += next;
+    }
+    return 0;
+}
+
+static int empty_file(int file)
+{
+    while (ftruncate(file, 0) != 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
 /* Makes the file as large as it is to be, with memory of the disk, so that no write to the mapping
  * fails. What was in it goes. */
 static tarn_status make_room(struct transfer *transfer, size_t size)
 {
-    int code = ftruncate(transfer->file, 0) == 0 ? 0 : errno;
+    struct quiet quiet;
+    quiet_begin(&quiet);
+    int code = empty_file(transfer->file);
     if (!code)
-        code = posix_fallocate(transfer->file, 0, (off_t)size);
+        code = give_room(transfer->file, size);
+    quiet_end(&quiet);
     if (!code)
         return map_file(transfer, size, PROT_READ | PROT_WRITE);
-    (void)!ftruncate(transfer->file, 0);
-    return failed(TARN_ERROR_SYSTEM, "no room for %zu bytes in the file of a pool: %s", size,
-                  strerror(code));
+    return failed(TARN_ERROR_SYSTEM, "the file of a pool cannot have %zu bytes: %s%s", size,
+                  strerror(code), code == EFBIG ? " (ulimit -f)" : "");
 }
 
 /* Makes holes of what is zero. A file system that has none keeps the zeros. */
@@ -274,7 +307,8 @@ static tarn_status save(struct keep *keep, int file)
     if (!list)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of sealed blocks");
     tarn_status status = save_blocks(&transfer, list, keep_list(keep, list));
-    unmap_file(&transfer);
+    if (unmap_file(&transfer) && status)
+        (void)empty_file(file);
     pages_unmap(list, bytes);
     return status;
 }
