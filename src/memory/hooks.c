@@ -84,6 +84,7 @@ static void memory_begin(void)
     captures_on_keep(graph_capture_keeps);
     tracing_on_turn(heaps_trace_turned);
     debug_init();
+    keep_begin();
     release_start();
 }
 
@@ -112,8 +113,8 @@ const struct hooks hooks = {
     .plan_end_locked = plan_end_locked,
     .keep_segment = keep_segment,
     .keep_forget_locked = keep_forget_locked,
-    .keep_forget_all = keep_forget_all,
     .keep_spare = keep_spare,
+    .keep_forget_all = keep_forget_all,
     .keep_vacate = keep_vacate,
     .keep_occupy = keep_occupy,
     .keep_transfers = keep_transfers,

@@ -9,6 +9,7 @@
 #include "keep_test.h"
 
 #include <sys/syscall.h>
+#include <time.h>
 
 enum { NAMES = 24 };
 
@@ -26,6 +27,18 @@ struct live {
     int seed;
     bool sealed;
 };
+
+/* How many generations are killed: a few, or as many as TARN_TEST_KILLS says, or many a night. They
+ * begin at random then. */
+static inline int count_of_kills(int few, int nightly)
+{
+    const char *count = getenv("TARN_TEST_KILLS");
+    bool many = count || getenv("TARN_NIGHTLY");
+    random_state = many ? (unsigned)(time(NULL) * 1000 + getpid()) : 1;
+    if (many)
+        printf("random_state %u\n", random_state);
+    return count ? atoi(count) : many ? nightly : few;
+}
 
 static inline void name_of(unsigned i, char name[16])
 {

@@ -93,4 +93,14 @@ static inline void add_file(struct message *message)
     message->files[message->count++] = open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
+/* Adds the end for reading of a pipe, which a process sends that asks for a pool. Returns the other
+ * one. */
+static inline int add_pipe(struct message *message)
+{
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    message->files[message->count++] = ends[0];
+    return ends[1];
+}
+
 #endif

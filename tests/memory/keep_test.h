@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 
 #define SEGMENT (8 * MIB)
 
@@ -90,6 +91,17 @@ static inline bool keep_has_program(void)
         return true;
     puts("skipped: there is no program tarn, which is the owner (TARN_PROGRAM)");
     return false;
+}
+
+/* Whether a process may trace its child. */
+static inline bool may_trace(void)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0);
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
 }
 
 static inline tarn_keep_options small_segments(void)

@@ -9,10 +9,10 @@
 #include "keep_generations.h"
 #include "memory/keep/wire.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -170,6 +170,49 @@ static void a_child_of_its_process_is_named(void **state)
     tarn_pool *pool = NULL;
     struct side side = start_side("fill and fork", SOCK_STREAM);
     receive_all(side.socket, &child, sizeof child);
+    CHECK(kill(side.process, SIGKILL) == 0);
+    options.wait_ms = 100;
+    GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
+    snprintf(number, sizeof number, "process %d, a child", (int)child);
+    CHECK(strstr(tarn_last_error(), number));
+    end_side(side, 128 + SIGKILL);
+    options.wait_ms = 20000;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    OK(tarn_pool_release(pool));
+}
+
+/* The owner ends after the fork, and the process registers with another. */
+static void fork_and_register(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    started = fork();
+    CHECK(started >= 0);
+    if (started == 0) {
+        struct pollfd test = {.fd = socket};
+        (void)poll(&test, 1, -1);
+        _exit(0);
+    }
+    send_all(socket, &started, sizeof started);
+    hear(socket, 'g');
+    (void)alloc_in(pool, 0, 30 * MIB); /* ADD */
+    say(socket, 'w');
+    hear(socket, 'e'); /* it is killed meanwhile */
+}
+
+static void a_child_is_named_by_an_owner_that_began_later(void **state)
+{
+    (void)state;
+    char number[32];
+    pid_t child = 0;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = start_side("fork and register", SOCK_STREAM);
+    receive_all(side.socket, &child, sizeof child);
+    end_owner(SIGTERM);
+    start_owner();
+    say(side.socket, 'g');
+    hear(side.socket, 'w');
     CHECK(kill(side.process, SIGKILL) == 0);
     options.wait_ms = 100;
     GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
@@ -617,13 +660,15 @@ static void a_failed_reserve_ends_no_other_pool(void **state)
 static void generations_are_killed_at_any_moment(void **state)
 {
     (void)state;
-    bool nightly = getenv("TARN_NIGHTLY") != NULL;
-    int count = nightly ? 3000 : 60;
-    random_state = nightly ? (unsigned)time(NULL) : 1;
+    int count = count_of_kills(60, 3000);
     for (int i = 0; i < count; i++) {
         struct side side = next_generation();
         usleep(pick(10000));
         kill_side(side);
+        if ((i + 1) % 1000 == 0) {
+            printf("%d generations were killed\n", i + 1);
+            fflush(stdout);
+        }
     }
     last_generation();
 }
@@ -656,6 +701,8 @@ static int as_other_side(const char *role, int socket)
         survive_owner(socket);
     else if (strcmp(role, "adopt at once") == 0)
         adopt_at_once(socket);
+    else if (strcmp(role, "fork and register") == 0)
+        fork_and_register(socket);
     else if (strcmp(role, "fill and close") == 0)
         fill_and_close(socket);
     else
@@ -675,6 +722,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_of_many_gets_a_pool),
         cmocka_unit_test(a_process_that_closed_its_files_has_its_pool),
         cmocka_unit_test(a_child_of_its_process_is_named),
+        cmocka_unit_test(a_child_is_named_by_an_owner_that_began_later),
         cmocka_unit_test(a_seal_is_refused_with_its_reason),
         cmocka_unit_test(what_a_kept_pool_cannot_do_it_says),
         cmocka_unit_test(a_limit_and_a_trim_hold_for_it),

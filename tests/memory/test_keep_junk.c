@@ -43,6 +43,8 @@ static void make_junk(struct message *message)
         message->said.segments[i] =
             (struct keep_segment){pick(3) ? pick(20) * 2 * MIB : random_next(&random_state),
                                   pick(3) ? pick(4) * 2 * MIB : random_next(&random_state)};
+    if (pick(2))
+        close(add_pipe(message));
     for (unsigned i = pick(3) ? pick(2) : pick(40); i > 0; i--)
         add_file(message);
     if (!pick(8))
@@ -87,12 +89,19 @@ static void junk_leaves_the_owner_as_it_was(void **state)
     int server = wire_connect(keep_path);
     struct message dirty = {.said = keep_message(KEEP_CREATE), .size = sizeof dirty.said};
     memcpy(dirty.said.name, "\xff\033[2Jz", 6);
+    CHECK(put(server, &dirty, 0) && get(server, &dirty) && dirty.said.verb == KEEP_REFUSED);
+    CHECK(strstr(dirty.said.text, "of a pipe"));
+    dirty.said = keep_message(KEEP_CREATE);
+    memcpy(dirty.said.name, "\xff\033[2Jz", 6);
+    int held = add_pipe(&dirty), seen = dirty.files[0];
     CHECK(put(server, &dirty, 0) && get(server, &dirty) && dirty.said.verb == KEEP_GIVES);
     CHECK(lines_of_list("") == 2 && lines_of_list("--json") > 2);
     dirty.said = keep_message(KEEP_END);
     close_files(&dirty);
     CHECK(put(server, &dirty, 0) && get(server, &dirty));
     close(server);
+    close(held);
+    close(seen);
     in_child(ask_for_junk);
     CHECK(lines_of_list("--json") > 2);
     static const char *const names[] = {"a", "b", "weights ", "\xff\xfe", "a\033[2J\n"};
@@ -214,7 +223,7 @@ static void a_process_without_descriptors_says_so(void **state)
     little = before;
     int lowest = dup(STDERR_FILENO);
     CHECK(lowest >= 0 && close(lowest) == 0);
-    little.rlim_cur = (rlim_t)lowest + 2; /* the connection, and one of the two files of a pool */
+    little.rlim_cur = (rlim_t)lowest + 1; /* the connection, and not the file of a pool */
     CHECK(setrlimit(RLIMIT_NOFILE, &little) == 0);
     GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_SYSTEM);
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);

@@ -353,9 +353,7 @@ static void a_store_that_is_too_small_says_so(void **state)
 static void owners_and_processes_are_killed_at_any_moment(void **state)
 {
     (void)state;
-    bool nightly = getenv("TARN_NIGHTLY") != NULL;
-    int count = nightly ? 2000 : 40;
-    random_state = nightly ? (unsigned)time(NULL) : 1;
+    int count = count_of_kills(40, 2000);
     for (int i = 0; i < count; i++) {
         struct side side = next_generation();
         for (unsigned kills = pick(3); kills > 0; kills--) {

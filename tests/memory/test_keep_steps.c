@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/ptrace.h>
 
 #include <cmocka.h>
 
@@ -240,17 +239,6 @@ static int as_other_side(const char *role, int socket)
     else
         check(socket);
     return 0;
-}
-
-/* Whether a process may trace its child. */
-static bool may_trace(void)
-{
-    pid_t child = fork();
-    if (child == 0)
-        _exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0);
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
 }
 
 int main(int argc, char **argv)

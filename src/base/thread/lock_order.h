@@ -151,6 +151,8 @@
     X(RANGES, "range_set_lock (memory/range/set.c)", "which ranges there are")                     \
     X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
     X(KEEP, "a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")       \
+    X(KEEP_PIPE, "pipe_lock (memory/keep/pipe.c)",                                                 \
+      "the making of the pipe that an owner of kept pools watches")                                \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
     X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \

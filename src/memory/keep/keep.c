@@ -232,7 +232,7 @@ static tarn_status keep_make(struct device *device, const char *name,
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     memcpy(keep->path, options->socket, strlen(options->socket));
     memcpy(keep->name, name, strlen(name));
-    keep->socket = keep->held = keep->file = -1;
+    keep->socket = keep->file = -1;
     *result = keep;
     tarn_status status = owner_connect(keep);
     if (status)
@@ -493,17 +493,17 @@ void keep_forget_locked(const struct store *store, uintptr_t address)
         (void)unseal(keep, address);
 }
 
+void keep_spare(const struct store *store, bool spare)
+{
+    keep_of_store(store)->spares = spare;
+}
+
 void keep_forget_all(const struct store *store)
 {
     struct keep *keep = keep_of_store(store);
     for (struct seal *seal = NULL;; object_free(&seals, seal)) {
         mutex_lock(&keep->lock);
         const struct tree_node *first = tree_first(&keep->seals);
-void keep_spare(const struct store *store, bool spare)
-{
-    keep_of_store(store)->spares = spare;
-}
-
         seal = first ? unseal_locked(keep, SEAL_OF(first)->offset) : NULL;
         mutex_unlock(&keep->lock);
         if (!seal)

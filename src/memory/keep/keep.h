@@ -40,7 +40,6 @@ struct keep {
 
     mutex talking; /* held from a request to the owner until its answer */
     int socket;    /* -1: the owner is gone */
-    int held;      /* the end of the owner's pipe: whoever holds it may use the memory */
     int file;      /* of the layout, for another owner */
     bool asked;    /* the owner may have given the pool */
     bool missed;   /* the owner did not come back when it was waited for */
@@ -67,8 +66,8 @@ static inline struct keep *keep_of_store(const struct store *store)
 extern const tarn_pool_allocator keep_allocator;
 
 /* Reserves addresses for a pool: at `wish` if it is not 0, otherwise at the place of the slot. If
- * those are taken, reserves others. A pool without a wish gets half as many if the driver has not as
- * many in one piece, or they are more than a quarter of the process's, and so on down to `least`. */
+ * those are taken, reserves others. A pool without a wish gets half as many if the driver does not
+ * have them in one piece, or they are over a quarter of the process's, and so on to `least`. */
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least);
 void window_unreserve(struct keep *keep);
 /* Maps a segment that came with its file, at its offset, for no device yet. */
@@ -79,6 +78,13 @@ tarn_status window_enter(struct keep *keep);
 void window_abandon(struct keep *keep);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
+
+/* For the first use of memory: makes the process's pipe if the environment names an owner, so that
+ * children that are forked from now on hold it. */
+void keep_begin(void);
+/* Returns the end of the process's pipe that is for an owner, and makes the pipe if there is none.
+ * TARN_ERROR_SYSTEM if it cannot be made. */
+tarn_status keep_pipe(int *file);
 
 /* Opens the pool's connection to its owner; makes a last request and closes it. */
 tarn_status owner_connect(struct keep *keep);
@@ -113,6 +119,9 @@ void keep_forget_all(const struct store *store);
 bool keep_transfers(const struct store *store);
 /* Removes the seal of a block that is being freed. Heap lock. */
 void keep_forget_locked(const struct store *store, uintptr_t address);
+/* For a restore of the pool, beside which nobody uses it: whether frees from now on are of blocks
+ * that are live again at once, and keep their seals. */
+void keep_spare(const struct store *store, bool spare);
 /* A sealed block, as a save of the pool found it. */
 struct keep_sealed {
     uint64_t offset, bytes;
@@ -120,9 +129,6 @@ struct keep_sealed {
     char name[TARN_KEEP_NAME_BYTES];
     unsigned char data[TARN_KEEP_DATA_BYTES];
 };
-/* For a restore of the pool, beside which nobody uses it: whether frees from now on are of blocks
- * that are live again at once, and keep their seals. */
-void keep_spare(const struct store *store, bool spare);
 /* Writes all to a list with room for LAYOUT_BLOCKS, by their addresses, and returns how many there
  * are. */
 size_t keep_list(struct keep *keep, struct keep_sealed *list);

@@ -93,10 +93,11 @@ static tarn_status verdict(struct keep *keep, const struct keep_message *answer,
                   "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
 }
 
-static bool send_locked(struct keep *keep, const struct keep_message *request, int file)
+static bool send_locked(struct keep *keep, const struct keep_message *request, const int *files,
+                        unsigned count)
 {
     errno = EPIPE;
-    return keep->socket >= 0 && wire_send(keep->socket, request, &file, file >= 0);
+    return keep->socket >= 0 && wire_send(keep->socket, request, files, count);
 }
 
 /* Sends a request that is answered by an OK. */
@@ -104,7 +105,7 @@ static tarn_status exchange_locked(struct keep *keep, const struct keep_message 
                                    struct keep_message *answer)
 {
     int files[KEEP_BATCH];
-    if (!send_locked(keep, request, file))
+    if (!send_locked(keep, request, &file, file >= 0))
         return owner_is_gone(keep, errno);
     tarn_status status = receive(keep, answer, files, 0);
     return status ? status : verdict(keep, answer, KEEP_OK);
@@ -134,45 +135,51 @@ static struct keep_message request_of(const struct keep *keep, enum keep_verb ve
     return request;
 }
 
-/* Asks for the pool. KEEP_UNKNOWN is an answer too, without files. */
-static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int file,
-                                  struct keep_message *answer, int *files)
+/* Asks for the pool, with its layout if this process has it. `file` becomes its layout.
+ * KEEP_UNKNOWN is an answer too, without a file. */
+static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int layout,
+                                  struct keep_message *answer, int *file)
 {
     struct keep_message request = request_of(keep, verb);
-    if (!send_locked(keep, &request, file))
+    int files[KEEP_BATCH], sent[2] = {-1, layout};
+    tarn_status status = keep_pipe(&sent[0]);
+    if (status)
+        return status;
+    if (!send_locked(keep, &request, sent, layout >= 0 ? 2 : 1))
         return owner_is_gone(keep, errno);
-    tarn_status status = receive(keep, answer, files, 2);
+    status = receive(keep, answer, files, 1);
     if (status || (verb == KEEP_ADOPT && answer->verb == KEEP_UNKNOWN))
         return status;
+    *file = files[0];
     status = verdict(keep, answer, KEEP_GIVES);
     if (!status && strcmp(answer->name, keep->name) == 0)
         return TARN_OK;
-    unsigned count = is_refusal(answer) ? 0 : 2;
-    close_all(files, &count);
+    if (!is_refusal(answer))
+        close(*file);
     return status ? status : owner_is_gone(keep, EPROTO);
 }
 
 /* Adopts the pool, or creates it. */
-static tarn_status adopt_or_create(struct keep *keep, struct keep_message *answer, int *files)
+static tarn_status adopt_or_create(struct keep *keep, struct keep_message *answer, int *file)
 {
     mutex_lock(&keep->talking);
-    tarn_status status = ask_for_locked(keep, KEEP_ADOPT, -1, answer, files);
+    tarn_status status = ask_for_locked(keep, KEEP_ADOPT, -1, answer, file);
     if (!status && answer->verb == KEEP_UNKNOWN)
-        status = ask_for_locked(keep, KEEP_CREATE, -1, answer, files);
+        status = ask_for_locked(keep, KEEP_CREATE, -1, answer, file);
     mutex_unlock(&keep->talking);
     return status;
 }
 
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found)
 {
-    int files[KEEP_BATCH];
+    int file = -1;
     uint64_t deadline = ticks_of_system() + (uint64_t)wait_ms * 1000000u;
     tarn_status status;
     keep->asked = true;
     for (unsigned pause = 1;; pause = pause < 20 ? pause * 2 : pause) {
         struct error_before before;
         error_attempt_begin(&before);
-        status = adopt_or_create(keep, found, files);
+        status = adopt_or_create(keep, found, &file);
         error_attempt_end(&before, status);
         if (status != TARN_ERROR_BUSY || ticks_of_system() >= deadline)
             break;
@@ -180,10 +187,9 @@ tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *
     }
     if (status)
         return status;
-    keep->held = files[1];
-    keep->layout = layout_map(files[0]);
+    keep->layout = layout_map(file);
     int code = errno;
-    keep->file = files[0];
+    keep->file = file;
     return keep->layout
                ? TARN_OK
                : failed(TARN_ERROR_SYSTEM, "what the owner at %s gave has no layout of a pool: %s",
@@ -256,21 +262,18 @@ static tarn_status compare_locked(struct keep *keep, uint64_t *from)
 static tarn_status create_again_locked(struct keep *keep)
 {
     struct keep_message answer;
-    int files[KEEP_BATCH];
-    tarn_status status = ask_for_locked(keep, KEEP_CREATE, keep->file, &answer, files);
-    if (status)
-        return status;
-    close(files[0]);
-    close(keep->held);
-    keep->held = files[1];
-    return TARN_OK;
+    int file = -1;
+    tarn_status status = ask_for_locked(keep, KEEP_CREATE, keep->file, &answer, &file);
+    if (!status)
+        close(file);
+    return status;
 }
 
 static tarn_status join_locked(struct keep *keep)
 {
     struct keep_message request = request_of(keep, KEEP_JOIN), answer;
     int files[KEEP_BATCH];
-    if (!send_locked(keep, &request, -1))
+    if (!send_locked(keep, &request, NULL, 0))
         return owner_is_gone(keep, errno);
     tarn_status status = receive(keep, &answer, files, 0);
     if (status)
@@ -358,9 +361,9 @@ void owner_leave(struct keep *keep, enum keep_verb verb)
     if (keep->asked)
         (void)ask_locked(keep, &request, -1);
     mutex_unlock(&keep->talking);
-    int files[] = {keep->socket, keep->held, keep->file};
-    for (int i = 0; i < 3; i++)
+    int files[] = {keep->socket, keep->file};
+    for (int i = 0; i < 2; i++)
         if (files[i] >= 0)
             close(files[i]);
-    keep->socket = keep->held = keep->file = -1;
+    keep->socket = keep->file = -1;
 }

@@ -26,10 +26,12 @@ enum {
 
 enum keep_verb {
     /* Requests. ADOPT and CREATE make the connection the pool's: it stays open as long as the
-     * process lives, and its later requests are about that pool. */
+     * process lives, and its later requests are about that pool. Their first file is the end for
+     * reading of a pipe, whose other end the process holds open, and each child that has its
+     * devices. */
     KEEP_ADOPT = 1, /* takes a pool over: name, driver, device. GIVES once, then SEGMENTS */
-    KEEP_CREATE,    /* makes a pool: the same. GIVES. With a file: the pool of a process whose owner
-                       was another one, and its layout */
+    KEEP_CREATE,    /* makes a pool: the same. GIVES. With a second file: the pool of a process
+                       whose owner was another one, and its layout */
     KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
     KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
                        the `count` segments among them of which the owner has no file */
@@ -43,9 +45,8 @@ enum keep_verb {
 
     /* Answers. */
     KEEP_OK,
-    KEEP_GIVES,    /* a pool: name, driver, device, `count` segments; and to its process two files,
-                      the layout, and the end of a pipe that the process holds open as long as it
-                      may use the memory */
+    KEEP_GIVES,    /* a pool: name, driver, device, `count` segments; and to its process a file, the
+                      layout */
     KEEP_SEGMENTS, /* `count` of a pool's segments, with their files */
     KEEP_UNKNOWN,  /* there is no pool of that name */
     KEEP_TAKEN,    /* another process has it, or may have: text */

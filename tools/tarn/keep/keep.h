@@ -39,7 +39,8 @@ struct kept_pool {
     int ended; /* a pidfd, which is ready when the process has ended; -1: it never had it, or has
                   returned it */
     int held;  /* a pipe, whose other end the process holds open, and each child that it forked; -1
-                  with `ended` */
+                  with `ended`. It is the process's, so that children hold it from before the
+                  process had the pool, and for each owner */
 };
 
 /* Answers a request, and takes over those of its files that it sets to -1. False if the connection

@@ -5,7 +5,7 @@
  * driver: to it, memory is a file descriptor. One thread.
  *
  * A pool is given to a process only when the process that had it has ended, which its pidfd tells,
- * and when nobody holds the pipe any more that the process got with the pool: a child of fork()
+ * and when nobody holds the pipe any more that the process made before it asked: a child of fork()
  * holds a copy of it, and of the device too. A connection says nothing of that: it may end before,
  * and what it still has to say is refused once the pool has another process.
  *
@@ -138,12 +138,11 @@ static bool answer(const struct keep_peer *peer, enum keep_verb verb, const char
     return reply(peer, &message, NULL, 0);
 }
 
-/* Gives a pool: what it is, with its layout and the end of its pipe, and then its segments. */
-static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int end)
+/* Gives a pool: what it is, with its layout, and then its segments. */
+static bool give(const struct keep_peer *peer, const struct kept_pool *pool)
 {
     struct keep_message message = description(pool);
-    bool sent = reply(peer, &message, (int[]){pool->file, end}, 2);
-    close(end);
+    bool sent = reply(peer, &message, &pool->file, 1);
     for (unsigned i = 0; sent && i < pool->count; i += KEEP_BATCH) {
         int files[KEEP_BATCH];
         message = keep_message(KEEP_SEGMENTS);
@@ -230,11 +229,21 @@ static bool is_free(const struct kept_pool *pool, char text[KEEP_TEXT_BYTES])
     return false;
 }
 
+/* Whether a file is the end of a pipe that can only be read from: this one is not held open by the
+ * owner itself. */
+static bool is_read_end(int file)
+{
+    struct stat about;
+    int mode = fcntl(file, F_GETFL);
+    return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY && fstat(file, &about) == 0 &&
+           S_ISFIFO(about.st_mode);
+}
+
 /* Makes a process the one that has a free pool, and gives it the pool. Otherwise answers why not,
  * and the pool stays free. */
-static bool take(struct keep_peer *peer, struct kept_pool *pool, bool *taken)
+static bool take(struct keep_peer *peer, struct kept_pool *pool, int *pipe, bool *taken)
 {
-    int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0), ends[2];
+    int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0);
     *taken = false;
     if (pidfd < 0)
         return answer(peer, KEEP_REFUSED,
@@ -242,13 +251,10 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, bool *taken)
                                       : "the owner cannot see when the process ends: it needs "
                                         "Linux 5.3, and to be in the "
                                         "same PID namespace or one around it");
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        close(pidfd);
-        return answer(peer, KEEP_REFUSED, no_files);
-    }
     leave(pool);
     pool->ended = pidfd;
-    pool->held = ends[0];
+    pool->held = *pipe;
+    *pipe = -1;
     pool->process = peer->process;
     pool->peer = peer;
     peer->pool = pool;
@@ -256,12 +262,15 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, bool *taken)
     store_put(pool->slot, "process", pool->ended);
     store_put(pool->slot, "pipe", pool->held);
     *taken = true;
-    return give(peer, pool, ends[1]);
+    return give(peer, pool);
 }
 
 /* Requests ------------------------------------------------------------------------------------- */
 
-static bool adopt(struct keep_peer *peer, const struct keep_message *request)
+static const char no_pipe[] = "the first file is not the end for reading of a pipe";
+
+static bool adopt(struct keep_peer *peer, const struct keep_message *request, int *files,
+                  unsigned count)
 {
     struct kept_pool *pool = find(request->name);
     char text[KEEP_TEXT_BYTES];
@@ -270,6 +279,8 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request)
         return answer(peer, KEEP_UNKNOWN, NULL);
     if (peer->pool)
         return answer(peer, KEEP_REFUSED, "the connection has a pool already");
+    if (count != 1 || !is_read_end(files[0]))
+        return answer(peer, KEEP_REFUSED, no_pipe);
     if (strcmp(pool->driver, request->driver) != 0 || strcmp(pool->device, request->device) != 0) {
         snprintf(text, sizeof text, "it is memory of %.11s %.51s, not of %.11s %.51s", pool->driver,
                  pool->device, request->driver, request->device);
@@ -277,7 +288,7 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request)
     }
     if (!is_free(pool, text))
         return answer(peer, KEEP_TAKEN, text);
-    return take(peer, pool, &taken);
+    return take(peer, pool, &files[0], &taken);
 }
 
 static uint32_t free_slot(void)
@@ -340,7 +351,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
                    unsigned files_count)
 {
     unsigned count = 0;
-    bool taken;
+    bool taken, again = files_count == 2;
     for (const struct kept_pool *pool = pools; pool; pool = pool->next)
         count++;
     if (peer->pool || !request->name[0])
@@ -349,19 +360,21 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
         return answer(peer, KEEP_TAKEN, "another process makes it");
     if (count >= POOLS_MOST)
         return answer(peer, KEEP_REFUSED, "the owner keeps 256 pools, its most");
-    int file = files_count ? files[0] : layout_create();
+    if (!files_count || files_count > 2 || !is_read_end(files[0]))
+        return answer(peer, KEEP_REFUSED, no_pipe);
+    int file = again ? files[1] : layout_create();
     struct kept_pool *pool = make(request, free_slot(), file);
     if (!pool) {
-        if (!files_count && file >= 0)
+        if (!again && file >= 0)
             close(file);
         return answer(peer, KEEP_REFUSED,
-                      files_count ? "the file is no layout"
-                                  : "the owner has no memory, or no file, for its layout");
+                      again ? "the second file is no layout"
+                            : "the owner has no memory, or no file, for its layout");
     }
-    if (files_count)
-        files[0] = -1;
+    if (again)
+        files[1] = -1;
     hand_over(pool);
-    bool answered = take(peer, pool, &taken);
+    bool answered = take(peer, pool, &files[0], &taken);
     if (!taken)
         drop(pool);
     return answered;
@@ -503,7 +516,7 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
 {
     switch (request->verb) {
     case KEEP_ADOPT:
-        return adopt(peer, request);
+        return adopt(peer, request, files, count);
     case KEEP_CREATE:
         return create(peer, request, files, count);
     case KEEP_JOIN:
