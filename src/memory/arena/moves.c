@@ -5,17 +5,23 @@
 #include "memory/arena/moves.h"
 #include "base/thread/clock.h"
 
-/* Moves that this thread has begun in the arena that it watched last, since it began to watch it:
- * never more than the thread's moves there. */
+/* Moves that this thread has begun on the device that it watched last, since it began to watch it:
+ * never more than the thread's moves there. Small, because threads have little room for all
+ * libraries (tests/build/test_life.sh). */
 static _Thread_local struct {
-    const struct arena *arena;
-    uint64_t moves;
+    uint32_t device; /* its number and 1; 0: none */
+    uint32_t moves;
 } own;
+
+static bool watches(const struct arena *arena)
+{
+    return own.device == (uint32_t)arena->device->number + 1;
+}
 
 static void count(struct arena *arena)
 {
     atomic_fetch_add(&arena->moves_begun, 1);
-    own.moves += own.arena == arena;
+    own.moves += watches(arena);
 }
 
 void move_begin(struct arena *arena)
@@ -82,8 +88,8 @@ void moves_flush(struct arena *arena)
 
 struct stillness stillness_begin(struct arena *arena)
 {
-    if (own.arena != arena) {
-        own.arena = arena;
+    if (!watches(arena)) {
+        own.device = (uint32_t)arena->device->number + 1;
         own.moves = 0;
     }
     struct stillness since = {.own = own.moves};
@@ -100,5 +106,5 @@ bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t 
 
 bool was_still(struct arena *arena, const struct stillness *since)
 {
-    return was_still_but(arena, since, (own.arena == arena ? own.moves : 0) - since->own);
+    return was_still_but(arena, since, (watches(arena) ? own.moves : 0) - since->own);
 }
