@@ -3,7 +3,8 @@
 
 /* Kept pools on the machines of `tarn sim --card` (sim/common/card.h), with as much memory as they
  * have: those whose drivers or kernels have few addresses have kept pools too. Where none can be
- * had, the error says what is missing. */
+ * had, the error says what is missing. The thread sanitizer leaves a process too few addresses for
+ * both pools of a large card to be at places of their own, so there they may move. */
 #include "keep_test.h"
 #include "memory/keep/keep.h"
 
@@ -51,7 +52,7 @@ static void be_process(int socket)
     begin_on(card);
     tarn_kept kept;
     tarn_pool *pool = keep_large("weights", &kept), *other = keep_large("cache", &kept);
-    CHECK(kept.adopted == how[1] && !kept.moved);
+    CHECK(kept.adopted == how[1] && (!kept.moved || thread_sanitizer));
     CHECK(keep_of_store(store_of_public(pool))->window >= card->room * MIB);
     void *block = how[1] ? found(pool, "first").pointer : alloc_in(pool, 0, BLOCK);
     if (how[1]) {
@@ -85,7 +86,7 @@ static void each_card_keeps_pools(void **state)
             else
                 kill_side(side);
         }
-        CHECK(told[0] == told[1]);
+        CHECK(told[0] == told[1] || thread_sanitizer);
     }
 }
 
