@@ -25,9 +25,9 @@
 
 static uint64_t now; /* ns; of the passes */
 
-static void start_on(int devices, const char *settings)
+static void start_on(int devices, size_t memory, const char *settings)
 {
-    host_start_with(devices, MEMORY);
+    host_start_with(devices, memory);
     OK(tarn_configuration_set(settings));
     stream = lease(0);
     now = TIME;
@@ -35,7 +35,7 @@ static void start_on(int devices, const char *settings)
 
 static void start_with(const char *settings)
 {
-    start_on(1, settings);
+    start_on(1, MEMORY, settings);
 }
 
 static void begin(void)
@@ -126,6 +126,26 @@ static void idle_memory_waits_for_its_time(void)
     CHECK(reserved() == before);
     pass_after(TIME);
     CHECK(reserved() == 0);
+    nothing_is_left(0);
+}
+
+/* More was mapped than a request wants, in several pieces. What nobody has used of it waits too. */
+static void new_memory_waits_for_its_time(void)
+{
+    start_on(1, 16 * MEMORY, "idle_release:86400000");
+    void *small = alloc_on(stream, 100);
+    pass_after(TIME);
+    pass_after(TIME);
+    void *block = alloc_on(stream, 3 * MIB);
+    size_t before = reserved();
+    CHECK(before >= 8 * MIB);
+    pass_after(TIME);
+    CHECK(reserved() == before);
+    pass_after(TIME);
+    CHECK(reserved() <= 6 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_free(small));
+    rest();
     nothing_is_left(0);
 }
 
@@ -344,7 +364,7 @@ static void *destroy_range(void *range)
 /* What passes move on one device says nothing about what other threads move on another. */
 static void unmapped_pieces_of_two_devices_wait_for_their_time(void)
 {
-    start_on(2, "idle_release:86400000");
+    start_on(2, MEMORY, "idle_release:86400000");
     tarn_range *range = range_of(NULL, 16 * PAGE);
     void *block = alloc_on(stream, 100), *other = alloc_on(lease(1), 100);
     OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
@@ -608,7 +628,7 @@ static void *move(void *arena)
 /* A thread's own moves on one device hide no other thread's on another. */
 static void stillness_is_of_one_device(void)
 {
-    start_on(2, "idle_release:86400000");
+    start_on(2, MEMORY, "idle_release:86400000");
     OK(tarn_free(alloc_on(stream, 100)));
     OK(tarn_free(alloc_on(lease(1), 100)));
     struct arena *arena = arena_if_used(0), *other = arena_if_used(1);
@@ -751,6 +771,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(memory_goes_after_its_time),
         CHILD_TEST(idle_memory_waits_for_its_time),
+        CHILD_TEST(new_memory_waits_for_its_time),
         CHILD_TEST(any_request_records_the_mark),
         CHILD_TEST(memory_in_use_stays),
         CHILD_TEST(shorter_steps_make_no_driver_call),

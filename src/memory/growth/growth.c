@@ -553,6 +553,8 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     heap->batches.rested = rested;
     donors_collect_locked(heap, zone_of(wanted), wanted, most, false, &donation);
     heap->batches.rested = 0;
+    if (rested)
+        heap->rest.grown_start = heap->rest.grown_end = 0;
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
 
@@ -659,6 +661,7 @@ static void growth_join_locked(struct growth *growth)
                                         growth->start, growth->start + growth->size);
     growth_count_locked(heap, growth->size - growth->donation.bytes - growth->borrowed,
                         growth->borrowed, growth->donation.bytes);
+    heap_rest_grown_locked(heap, growth->start, growth->size);
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;

@@ -227,10 +227,16 @@ static inline void span_leave_map_locked(const struct heap *heap, struct span *s
         map_set(span->start, 0);
 }
 
+static inline bool span_has_grown_locked(const struct heap *heap, const struct span *span)
+{
+    return span->start < heap->rest.grown_end && span->start + span->size > heap->rest.grown_start;
+}
+
 static inline bool span_idle_locked(const struct heap *heap, const struct span *span)
 {
     return span->batch <= heap->batches.idle &&
-           (!heap->batches.rested || span->batch <= heap->batches.rested);
+           (!heap->batches.rested ||
+            (span->batch <= heap->batches.rested && !span_has_grown_locked(heap, span)));
 }
 
 /* Gives up addresses that have no memory any more: they become unclaimed. Inside the reservation of

@@ -7,12 +7,13 @@
  * The number of a free span's batch is its stamp. A look at a heap opens the next batch, without a
  * mark: the later mark covers the batches before its own too. So at the next look, what is in a
  * batch up to that of the last look was free all the time in between: it has *rested*. A span that
- * was joined to one that was freed meanwhile has not. Stamps cost nothing on any path of the
- * program, since a free notes its batch anyway. */
+ * was joined to one that was freed meanwhile has not, and none that the heap has grown by since.
+ * Stamps cost nothing on any path of the program, since a free notes its batch anyway. */
 #ifndef TARN_MEMORY_REST_H
 #define TARN_MEMORY_REST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct heap;
@@ -21,6 +22,8 @@ struct heap;
 struct rest {
     uint64_t due;    /* ns of a monotonic clock: when the next look is due */
     uint64_t batch;  /* the batch that was open at the last look; 0: there was none */
+    uintptr_t grown_start, grown_end; /* contains all that the heap has grown by since memory last
+                                         went; both 0: nothing */
     bool wants_mark; /* memory that has rested, or blocks that wait, need a mark, which a thread of
                         the program records */
 };
@@ -28,6 +31,8 @@ struct rest {
 /* A look: blocks whose uses have ended, parked blocks and empty slabs of threads become free spans
  * first. Returns the last batch that has rested; 0: none. */
 uint64_t heap_rest_locked(struct heap *heap);
+/* Notes memory that the heap has grown by. */
+void heap_rest_grown_locked(struct heap *heap, uintptr_t start, size_t size);
 /* Notes whether memory of these batches needs a mark, so that it can go, and returns it. */
 bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested);
 /* Records the marks that were wanted. Takes the heap's lock. */

@@ -584,6 +584,14 @@ uint64_t heap_rest_locked(struct heap *heap)
     return rested;
 }
 
+void heap_rest_grown_locked(struct heap *heap, uintptr_t start, size_t size)
+{
+    struct rest *rest = &heap->rest;
+    bool first = !rest->grown_end;
+    rest->grown_start = first || start < rest->grown_start ? start : rest->grown_start;
+    rest->grown_end = first || start + size > rest->grown_end ? start + size : rest->grown_end;
+}
+
 bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested)
 {
     const struct batches *batches = &heap->batches;
