@@ -247,7 +247,7 @@ _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
         told->step = m.step;
         step_run(&steps[m.step]);
         if (m.idle && m.step % 3 == 0)
-            idle_pass();
+            idle_look();
         check_pending();
         if (m.step % 8 == 0 || count < 200 || getenv("TARN_MIXED_SHOW")) {
             check_owners();

@@ -20,6 +20,7 @@
  *   sleeps.c   the process asleep and awake
  *   counts.c   who counts what, and what is left of things that have ended
  *   asks.c     what tarn says when it is asked, reports and settings
+ *   idle.c     idle memory that goes back by itself: what may go, and what must
  *   inside.c   how many requests were where a plan has them; passes of idle_release */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
@@ -60,7 +61,7 @@ enum {
 };
 
 uint64_t requests_planned(void);
-void idle_pass(void);
+void idle_pass(uint64_t ns);
 
 struct span_of_bytes {
     uintptr_t start, end;
@@ -124,6 +125,7 @@ struct check {
 
 struct pool {
     bool live, use_on_oom, plain, exact, registrable;
+    bool stays;    /* its idle memory never goes back by itself */
     bool theirs;   /* its segments come from the model's own allocator */
     int holds;     /* references by tarn_pool_hold(), which count as graphs */
     unsigned turn; /* which of the pools with this number */
@@ -454,10 +456,19 @@ void pinned_end(void);
 
 /* shares.c */
 bool is_anchored_in(int pool);
+/* Whether the program has an anchor in a pool of the device: a share is none. */
+bool has_anchor(int pool, int device);
 bool is_anchored_on(int device);
 /* Removes all anchors and shares of a device's memory. */
 void anchors_leave(int device);
+/* Whether an observer hears of mappings in the program's own threads only, or in any. */
+bool observer_bars(void);
+bool observer_allows(void);
 void shares_end(void);
+
+/* idle.c */
+/* Idle memory goes back by itself, as the model is. */
+void idle_look(void);
 
 /* sleeps.c */
 bool is_night(void);

@@ -90,7 +90,8 @@ static void pool_create(struct pool *pool)
 {
     int device = CHANCE(4) ? m.devices - 1 : 0;
     unsigned kind = below(8);
-    bool registrable = kind == 2 && CHANCE(3), theirs = kind == 0 && CHANCE(2);
+    bool registrable = kind == 2 && CHANCE(3), theirs = kind == 0 && CHANCE(2),
+         stays = m.idle && CHANCE(6);
     tarn_pool_options options = {.size = sizeof options,
                                  .device = device,
                                  .use_on_oom = CHANCE(4) && !registrable,
@@ -100,7 +101,8 @@ static void pool_create(struct pool *pool)
                                                          : TARN_SEGMENTS_DEFAULT,
                                  .no_split = kind <= 1 && CHANCE(4),
                                  .allocator = theirs ? &allocator : NULL,
-                                 .registrable = registrable};
+                                 .registrable = registrable,
+                                 .idle_release = stays ? TARN_NO_IDLE_RELEASE : 0};
     if (!WELL(registrable ? BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_INVALID_ARGUMENT) : 0,
               tarn_pool_create, &options, &pool->pool))
         return;
@@ -111,6 +113,7 @@ static void pool_create(struct pool *pool)
     pool->tag = 0;
     pool->registrable = registrable;
     pool->theirs = theirs;
+    pool->stays = stays;
     pool->turn = ++m.pool_turns;
     pool->use_on_oom = options.use_on_oom;
     pool->plain = kind <= 1 || m.plain;

@@ -41,13 +41,28 @@ static struct pool_share {
     struct stamp last;
 } pool_shares[POOL_SHARES];
 
+bool has_anchor(int pool, int device)
+{
+    for (int i = 0; i < ANCHORS; i++)
+        if (anchors[i].live && anchors[i].pool == pool && anchors[i].device == device &&
+            (pool < 0 || anchors[i].turn == m.pools[pool].turn))
+            return true;
+    return false;
+}
+
+static bool has_anchor_anywhere(int pool)
+{
+    bool has = false;
+    for (int device = 0; device < m.devices; device++)
+        has |= has_anchor(pool, device);
+    return has;
+}
+
 /* True if memory of the pool can neither move nor be given back. */
 bool is_anchored_in(int pool)
 {
-    for (int i = 0; i < ANCHORS; i++)
-        if (anchors[i].live && anchors[i].pool == pool &&
-            (pool < 0 || anchors[i].turn == m.pools[pool].turn))
-            return true;
+    if (has_anchor_anywhere(pool))
+        return true;
     for (int i = 0; i < SHARES; i++)
         if (shares[i].live && shares[i].share && shares[i].pool == pool &&
             (pool < 0 || shares[i].turn == m.pools[pool].turn))
@@ -371,7 +386,18 @@ static void op_pool_share(void)
 /* ---- Observers ---- */
 
 static tarn_observer observer;
+static bool any_thread; /* may call it */
 static uint64_t newest;
+
+bool observer_bars(void)
+{
+    return observer && !any_thread;
+}
+
+bool observer_allows(void)
+{
+    return observer && any_thread;
+}
 
 static void hear_mapped(const tarn_mapping *range, void *user)
 {
@@ -439,10 +465,11 @@ static void op_observer(void)
                                      .mapped = hear_mapped,
                                      .unmapping = hear_unmapping,
                                      .out_of_memory = hear_shortage,
-                                     .before_growth = hear_request};
-    if (!observer)
-        (void)WELL(0, tarn_observer_add, &options, &observer);
-    else if (CHANCE(4) && WELL(0, tarn_observer_remove, observer))
+                                     .before_growth = hear_request,
+                                     .any_thread = m.idle && CHANCE(2)};
+    if (!observer && WELL(0, tarn_observer_add, &options, &observer))
+        any_thread = options.any_thread;
+    else if (observer && CHANCE(4) && WELL(0, tarn_observer_remove, observer))
         observer = 0;
 }
 
