@@ -20,8 +20,8 @@ struct heap;
 
 /* A member of the heap, under its lock. */
 struct rest {
-    uint64_t due;    /* ns of a monotonic clock: when the next look is due */
-    uint64_t batch;  /* the batch that was open at the last look; 0: there was none */
+    uint64_t due;   /* ns of a monotonic clock: when the next look is due */
+    uint64_t batch; /* the batch that was open at the last look; 0: there was none */
     uintptr_t grown_start, grown_end; /* contains all that the heap has grown by since memory last
                                          went; both 0: nothing */
     bool wants_mark; /* memory that has rested, or blocks that wait, need a mark, which a thread of
