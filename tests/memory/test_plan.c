@@ -5,6 +5,7 @@
  * a file is in test_plan_file.c. Each test runs in a child, since a plan counts for a process. The
  * device has 256 MiB. */
 #include "memory/heap/heap.h"
+#include "memory/pressure/release.h"
 #include "plan_test.h"
 
 static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena,
@@ -547,6 +548,34 @@ static void a_plan_larger_than_the_device_takes_what_is_used_of_it(void)
     ask_for_two(MEMORY + 44 * MIB, 2);
 }
 
+/* What is mapped ahead of the requests does not go back in the next pass. */
+static void what_is_mapped_ahead_rests(void)
+{
+    enum { PLANNED = 1000, ASKED = 40, SIZE = 2 * 1024 * 1024 };
+    const uint64_t day = UINT64_C(86400000000000);
+    static struct plan_request requests[PLANNED];
+    char text[128];
+    int times = 0;
+    for (uint32_t i = 0; i < PLANNED; i++)
+        requests[i] = (struct plan_request)REQUEST(SIZE, (size_t)i * SIZE, PLANNED);
+    write_plan(header_of(PLANNED, (uint64_t)PLANNED * SIZE, SIZE), requests, PLANNED);
+    snprintf(text, sizeof text, "plan:%s,idle_release:86400000", path);
+    OK(tarn_configuration_set(text));
+    host_start_with(1, 8192 * MIB);
+    tarn_stream stream = lease(0);
+    for (int i = 0; i < ASKED; i++) {
+        size_t before = ledger_of(0).created;
+        (void)alloc_on(stream, SIZE);
+        size_t created = ledger_of(0).created;
+        release_pass(day * (unsigned)(i + 1));
+        if (created > before + SIZE) {
+            CHECK(ledger_of(0).created == created);
+            times++;
+        }
+    }
+    CHECK(times > 0);
+}
+
 /* The memory of a plan that is not needed serves others when they are short. */
 static void the_arena_serves_who_is_short(void)
 {
@@ -646,6 +675,7 @@ int main(void)
         CHILD_TEST(another_stream_follows_when_the_first_is_gone),
         CHILD_TEST(a_plan_larger_than_the_addresses_is_not_followed),
         CHILD_TEST(a_plan_larger_than_the_device_takes_what_is_used_of_it),
+        CHILD_TEST(what_is_mapped_ahead_rests),
         CHILD_TEST(the_arena_serves_who_is_short),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
         CHILD_TEST(failures_at_the_second_arena_leave_the_first),

@@ -73,6 +73,7 @@ tarn_status heap_grow_hole(struct heap *heap, uintptr_t start, size_t size, size
     }
     mutex_lock(&heap->lock);
     growth_count_locked(heap, size, 0, 0);
+    heap_rest_grown_locked(heap, start, size);
     span_return_locked(heap,
                        heap_add_locked(heap, ZONE_LARGE, NULL, run, span, start, start + size));
     mutex_unlock(&heap->lock);
