@@ -8,6 +8,7 @@
 #include "driver/host/host.h"
 #include "keep_generations.h"
 #include "memory/pool/contents.h"
+#include "support/system.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -322,6 +323,28 @@ static void a_file_that_may_not_be_written_says_so(void **state)
     end_filled(pool);
 }
 
+/* The call that gives the file its room fails: a signal comes, as it did in Linux before 6.18, and
+ * the call is made again; or the disk is full, or broken. */
+static void a_disk_may_have_no_room(void **state)
+{
+    (void)state;
+    tarn_pool *pool = filled_pool("weights");
+    int last = system_ways() - 1; /* what is over when the call is repeated */
+    system_only("posix_fallocate");
+    system_arm(1, false, last);
+    OK(save(pool));
+    CHECK(system_hits() == 1);
+    for (int way = 0; way < last; way++) {
+        system_arm(1, false, way);
+        GIVES(save(pool), TARN_ERROR_SYSTEM);
+        CHECK(strstr(tarn_last_error(), strerror(way ? EIO : ENOSPC)) && size_of_file() == 0);
+    }
+    system_arm(0, false, 0);
+    system_only(NULL);
+    OK(save(pool));
+    end_filled(pool);
+}
+
 static _Atomic unsigned alarms;
 
 static void note_alarm(int signal)
@@ -490,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_name_that_the_pool_has_is_refused),
         cmocka_unit_test(a_full_disk_is_said),
         cmocka_unit_test(a_file_that_may_not_be_written_says_so),
+        cmocka_unit_test(a_disk_may_have_no_room),
         cmocka_unit_test(signals_do_not_end_a_save),
         cmocka_unit_test(a_capture_is_not_disturbed),
         cmocka_unit_test(a_failure_loses_nothing),

@@ -237,7 +237,9 @@ WRAPPED(int, ftruncate, (int file, off_t size))
 WRAPPED(int, posix_fallocate, (int file, off_t offset, off_t size))
 {
     int way = fails("posix_fallocate");
-    return way < 0 ? __real_posix_fallocate(file, offset, size) : way == HARD ? ENOSPC : EIO;
+    if (way < 0)
+        return __real_posix_fallocate(file, offset, size);
+    return way == HARD ? ENOSPC : way == SOFT ? EINTR : EIO;
 }
 
 WRAPPED(int, memfd_create, (const char *name, unsigned flags))
