@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The tarn authors
 #
 # The Python package says what the headers say, and works on the library of this build: its tests, on the host device and on
-# simulated CUDA. That pip builds and installs it is tried by `make wheel`.
+# simulated CUDA. That pip builds and installs it is tried by `make wheels`.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
