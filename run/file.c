@@ -6,6 +6,7 @@
  * number is used only while it still leads to the same file. */
 #include "shim.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,15 @@ int own_file(struct own_file *own)
         file = -1;
     }
     return own->number = file;
+}
+
+bool file_reserve(int file, uint64_t at, uint64_t bytes)
+{
+    int code;
+    do
+        code = posix_fallocate(file, (off_t)at, (off_t)bytes);
+    while (code == EINTR); /* in memory, a signal interrupts the call */
+    return code == 0;
 }
 
 /* The path is not freed: a child of fork() must not call free(). */

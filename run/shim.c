@@ -64,8 +64,7 @@ static void log_open(const char *path)
         log_.records = memory;
 }
 
-/* Makes room in the file for record `index`. It reserves disk space too: a store into a hole of a
- * file on a full disk would kill the process. */
+/* Makes room in the file for record `index`. */
 static bool log_grow(uint64_t index)
 {
     if (index < atomic_load_explicit(&log_.room, memory_order_acquire))
@@ -76,7 +75,7 @@ static bool log_grow(uint64_t index)
     while (there && index >= atomic_load(&log_.room)) {
         bytes = bytes / LOG_STEP * LOG_STEP;
         int file = bytes + LOG_STEP <= BOOK_LOG_BYTES ? own_file(&log_.file) : -1;
-        there = file >= 0 && posix_fallocate(file, (off_t)bytes, (off_t)LOG_STEP) == 0;
+        there = file >= 0 && file_reserve(file, bytes, LOG_STEP);
         if (there)
             atomic_store(&log_.room, (bytes + LOG_STEP) / sizeof(struct book_record));
         bytes += LOG_STEP;
@@ -150,7 +149,7 @@ static struct book *book_open(char *path, size_t size, bool *is_file)
 {
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
     int file = folder && *folder ? book_create(folder, path, size) : -1;
-    if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
+    if (file >= 0 && !file_reserve(file, 0, sizeof(struct book))) {
         /* an empty file says that this process is missing from the summary */
         (void)!ftruncate(file, 0);
         close(file);

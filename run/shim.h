@@ -102,6 +102,9 @@ int own_file_open(struct own_file *own, const char *path, int flags);
  * file is gone. Not for two threads at once. */
 int own_file(struct own_file *own);
 void own_file_close(struct own_file *own);
+/* Gives a part of a file room on its disk: a store into a hole of a file on a full disk would kill
+ * the process. */
+bool file_reserve(int file, uint64_t at, uint64_t bytes);
 
 /* Who calls ------------------------------------------------------------------------------------ */
 

@@ -44,14 +44,12 @@ static struct {
     uint32_t number; /* of the stack; 0: the slot is empty */
 } known[STACKS];
 
-/* Reserves disk space for the file too: a store into a hole of a file on a full disk would kill the
- * process. */
 static bool grow_locked(uint64_t words)
 {
     while (stacks.room < words) {
         uint64_t bytes = stacks.room * sizeof(uint32_t);
         int file = bytes + FILE_STEP <= BOOK_STACKS_BYTES ? own_file(&stacks.file) : -1;
-        if (file < 0 || posix_fallocate(file, (off_t)bytes, (off_t)FILE_STEP))
+        if (file < 0 || !file_reserve(file, bytes, FILE_STEP))
             return false;
         stacks.room += FILE_STEP / sizeof(uint32_t);
     }

@@ -261,6 +261,28 @@ run 0 ./opens && says err 'libamdhip64.so.6 will not be seen'
 run 0 "$probe" one && row '^  probe +0 B +13.0 MiB'
 command=("${with[@]}")
 
+# A signal that interrupts the call that gives a file room, as it does in memory, costs no process, record or stack.
+cat >signals.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+int posix_fallocate(int file, off_t at, off_t size)
+{
+    static int calls;
+    int (*real)(int, off_t, off_t) = dlsym(RTLD_NEXT, "posix_fallocate");
+    return calls++ % 3 ? real(file, at, size) : EINTR;
+}
+END
+"$CC" -shared -fPIC signals.c -o signals.so -ldl
+run 0 -o whole.pickle env "LD_PRELOAD=$work/signals.so" "$probe" one && row '^  probe +0 B +13.0 MiB'
+python3 - whole.pickle <<'END'
+import pickle, sys
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+events = [event for device in snapshot["device_traces"] for event in device]
+assert events and all(event["frames"] for event in events), events
+END
+
 # Files of -o and --summary that cannot be there are found before the program runs.
 for option in -o --summary; do
     run 1 $option "$work/none/file" touch ran && says err 'none/file cannot be written: .*No such file'
