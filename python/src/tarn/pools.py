@@ -137,7 +137,7 @@ class SealedBlock(Block):
 def _idle_release(milliseconds: Optional[int]) -> int:
     if milliseconds is None:
         return 0  # as the setting says
-    return integer("idle_release", milliseconds) or _c.TARN_NO_IDLE_RELEASE
+    return integer("idle_release", milliseconds, high=_c.TARN_NO_IDLE_RELEASE - 1) or _c.TARN_NO_IDLE_RELEASE
 
 
 class Pool(Owning, Enterable):
