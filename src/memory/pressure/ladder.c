@@ -227,12 +227,35 @@ static bool take_idle(const struct climb *climb)
            ranges_relieve(climb->heap->arena, climb->size, climb->until);
 }
 
+/* If other threads have moved memory meanwhile: searches again while no thread moves memory. Memory
+ * that is being moved is in no heap, so earlier steps may have missed it. */
+static enum outcome search_alone(struct climb *climb, bool takes_from_others)
+{
+    struct heap *heap = climb->heap;
+    if (was_still(heap->arena, &climb->since))
+        return ON;
+    if (store_calls_back(heap->store))
+        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a
+                                                       caller's code runs */
+    if (!move_begin_alone_by(heap->arena, climb->until))
+        return end_unready(climb, "other threads, which move memory");
+    if (takes_from_others)
+        take_from_all(heap, climb->size);
+    tarn_status status = take(climb, climb->zone);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = grow(climb, true);
+    move_end(heap->arena);
+    return searched(climb, status);
+}
+
 /* Step 6: idle memory of other heaps. Fails if the settings demand that a request above a limit
  * fails before that. */
 static enum outcome step_others(struct climb *climb)
 {
-    if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
-        return end(climb, reject(climb->heap));
+    if (is_rejected(climb->heap->arena, climb->heap->store, climb->size)) {
+        enum outcome outcome = search_alone(climb, false);
+        return outcome == ON ? end(climb, reject(climb->heap)) : outcome;
+    }
     if (!climb->looked)
         awaited_look(climb->heap->store, SIZE_MAX);
     climb->looked = true;
@@ -243,24 +266,10 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7, if other threads have moved memory meanwhile: all earlier steps again while no thread
- * moves memory. Memory that is being moved is in no heap, so earlier steps may have missed it. */
+/* Step 7: all earlier steps again while no thread moves memory. */
 static enum outcome step_alone(struct climb *climb)
 {
-    struct heap *heap = climb->heap;
-    if (was_still(heap->arena, &climb->since))
-        return ON;
-    if (store_calls_back(heap->store))
-        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a
-                                                       caller's code runs */
-    if (!move_begin_alone_by(heap->arena, climb->until))
-        return end_unready(climb, "other threads, which move memory");
-    take_from_all(heap, climb->size);
-    tarn_status status = take(climb, climb->zone);
-    if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = grow(climb, true);
-    move_end(heap->arena);
-    return searched(climb, status);
+    return search_alone(climb, true);
 }
 
 /* Step 8: free memory of the heap's other zone. Not in a store with fixed places. */
