@@ -93,6 +93,7 @@ struct thread {
     tarn_stream named;
     uint64_t changes;      /* process_changes when what was used last was right */
     struct joined *joined; /* the scopes that it is in, newest first */
+    unsigned wish;         /* the last pass over idle memory for which it recorded marks */
 
     /* captures_lock (capture.c): the known captures that it began, and how many on each device. */
     struct capture *captures;

@@ -7,9 +7,12 @@
 #ifndef TARN_TESTS_MEMORY_PER_THREAD_TEST_H
 #define TARN_TESTS_MEMORY_PER_THREAD_TEST_H
 
+#include "memory/pressure/release.h"
+
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <tarn/config.h>
 #include <tarn/tarn.h>
 #include <time.h>
 
@@ -384,6 +387,48 @@ static void survives(enum beginning beginning)
     assert_true(saw(&a, 0xAA));
 }
 
+static void call_about_memory(struct worker *worker)
+{
+    tarn_pool *pool;
+    (void)worker;
+    GOOD(tarn_pool_default(0, &pool));
+}
+
+static void take_and_free(struct worker *worker)
+{
+    take_and_fill(worker);
+    GOOD(tarn_free(worker->block));
+    synchronize(worker);
+}
+
+/* Only the thread itself records the mark that its idle memory needs: a call by another thread
+ * before takes nothing from it. */
+static void idle_memory_waits_for_a_call_of_its_thread(void **state)
+{
+    (void)state;
+    const uint64_t day = UINT64_C(86400000000000);
+    uint64_t now = day;
+    struct worker worker;
+    GOOD(tarn_configuration_set("idle_release:86400000"));
+    worker_start(&worker);
+    worker_do(&worker, take_and_free);
+    for (int i = 0; i < 4; i++) {
+        release_pass(now += day);
+        call_about_memory(NULL);
+    }
+    assert_true(reserved() >= 8 * MIB);
+    for (int i = 0; i < 3; i++) {
+        release_pass(now += day);
+        call_about_memory(NULL);
+        worker_do(&worker, call_about_memory);
+    }
+    if (strcmp(DRIVER, "hip") != 0) /* whose segments are plain, and stay */
+        assert_int_equal(reserved(), 0);
+    worker_end(&worker);
+    GOOD(tarn_configuration_set(""));
+    trimmed_to_nothing();
+}
+
 static void captures_survive_threads_that_come_and_go(void **state)
 {
     (void)state;
@@ -629,6 +674,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_trim_waits_for_the_work_of_every_threads_stream),
         cmocka_unit_test(the_next_thread_comes_after_the_work_of_the_one_that_ended),
         cmocka_unit_test(a_block_waits_for_another_threads_stream),
+        cmocka_unit_test(idle_memory_waits_for_a_call_of_its_thread),
         cmocka_unit_test(captures_survive_threads_that_come_and_go),
         cmocka_unit_test(memory_of_threads_is_had_beside_a_capture),
         cmocka_unit_test(contents_survive_a_storm_of_threads),

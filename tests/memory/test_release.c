@@ -472,6 +472,40 @@ static void a_suspended_pool_is_left_alone(void)
     nothing_is_left(0);
 }
 
+/* Passes after which nothing is reserved; `most` if something is. */
+static int passes_of(uint64_t time, int most)
+{
+    int passes = 0;
+    while (reserved() && passes < most) {
+        pass_after(time);
+        call_slowly();
+        passes++;
+    }
+    return passes;
+}
+
+/* A heap that served another pool before, and one that was looked at under a longer setting. */
+static void a_time_counts_from_the_last_look(void)
+{
+    start_with("idle_release:86400000");
+    tarn_pool *slow = pool_with((tarn_pool_options){.device = 0});
+    OK(tarn_free(alloc_in(slow, stream, 8 * MIB)));
+    OK(tarn_stream_synchronize(stream));
+    pass_after(TIME);
+    OK(tarn_pool_trim(slow, 0));
+    OK(tarn_pool_release(slow));
+    tarn_pool *fast = pool_with((tarn_pool_options){.idle_release = 10});
+    OK(tarn_free(alloc_in(fast, stream, 8 * MIB)));
+    OK(tarn_stream_synchronize(stream));
+    CHECK(passes_of(TIME / 8640000, 100) <= 4);
+    OK(tarn_pool_release(fast));
+    use(8 * MIB);
+    pass_after(TIME);
+    OK(tarn_configuration_set("idle_release:10"));
+    CHECK(passes_of(TIME / 8640000, 100) <= 4);
+    nothing_is_left(0);
+}
+
 /* ---- Observers and anchors ---- */
 
 static unsigned told;
@@ -550,6 +584,146 @@ static void a_pass_waits_for_no_thread(void)
     nothing_is_left(0);
 }
 
+static tarn_status answer;
+
+static void *ask_for_all(void *unused)
+{
+    void *block = NULL;
+    answer = tarn_alloc_on(stream, 40 * MIB, &block);
+    if (!answer)
+        OK(tarn_free(block));
+    return unused;
+}
+
+static pthread_t waiting;
+
+/* From a pass that unmaps: at first starts a thread, and goes on when that waits until it is
+ * alone, which is soon after it has shut the gate. */
+static void wait_for(void *(*run)(void *), struct arena *arena)
+{
+    if (!told++) {
+        CHECK(pthread_create(&waiting, NULL, run, arena) == 0);
+        while (pthread_mutex_trylock(&arena->moving.gate) == 0)
+            pthread_mutex_unlock(&arena->moving.gate);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+}
+
+static void ask_while_unmapping(const tarn_mapping *range, void *arena)
+{
+    (void)range;
+    wait_for(ask_for_all, arena);
+}
+
+/* What a pass has in its hands is no reason for a refusal, where requests above a limit are refused
+ * early too. */
+static void a_request_beside_a_pass_is_served(void)
+{
+    start_on(1, 4 * MEMORY, "idle_release:86400000,throw_on_cudamalloc_oom:True");
+    OK(tarn_device_limit_set(0, 44 * MIB));
+    use(40 * MIB);
+    pass_after(TIME);
+    pass_after(TIME);
+    call_slowly();
+    tarn_observer observer;
+    tarn_observer_options options = {.size = sizeof options,
+                                     .unmapping = ask_while_unmapping,
+                                     .any_thread = true,
+                                     .user = arena_if_used(0)};
+    OK(tarn_observer_add(&options, &observer));
+    pass_after(TIME);
+    CHECK(told > 0 && pthread_join(waiting, NULL) == 0 && answer == TARN_OK);
+    OK(tarn_observer_remove(observer));
+    rest();
+    nothing_is_left(0);
+}
+
+static void *move(void *arena)
+{
+    move_begin(arena);
+    move_end(arena);
+    return NULL;
+}
+
+static void *move_alone(void *arena)
+{
+    move_begin_alone(arena);
+    move_end(arena);
+    return NULL;
+}
+
+static void wait_while_unmapping(const tarn_mapping *range, void *arena)
+{
+    (void)range;
+    wait_for(move_alone, arena);
+}
+
+/* A thread that wants to be alone waits for one heap of a pass, not for all. */
+static void a_pass_makes_way(void)
+{
+    start_on(1, 4 * MEMORY, "idle_release:86400000");
+    tarn_pool *pools[4];
+    for (int i = 0; i < 4; i++) {
+        pools[i] = pool_with((tarn_pool_options){.device = 0});
+        OK(tarn_free(alloc_in(pools[i], stream, 8 * MIB)));
+    }
+    OK(tarn_stream_synchronize(stream));
+    pass_after(TIME);
+    pass_after(TIME);
+    call_slowly();
+    tarn_observer observer;
+    tarn_observer_options options = {.size = sizeof options,
+                                     .unmapping = wait_while_unmapping,
+                                     .any_thread = true,
+                                     .user = arena_if_used(0)};
+    OK(tarn_observer_add(&options, &observer));
+    pass_after(TIME);
+    CHECK(told > 0 && pthread_join(waiting, NULL) == 0);
+    CHECK(reserved() > 0);
+    OK(tarn_observer_remove(observer));
+    for (int i = 0; i < 4; i++)
+        OK(tarn_pool_release(pools[i]));
+    rest();
+    nothing_is_left(0);
+}
+
+static void move_while_unmapping(const tarn_mapping *range, void *user)
+{
+    (void)range;
+    if (!told++)
+        in_another_thread(move, user);
+}
+
+/* Another thread moves memory in the middle of a pass: pieces that it may have brought rest too. */
+static void unmapped_pieces_wait_for_moves_beside_a_pass(void)
+{
+    begin();
+    tarn_range *range = range_of(NULL, 16 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    void *block = alloc_on(stream, 100);
+    use(8 * MIB);
+    pass_after(TIME);
+    OK(tarn_range_destroy(range));
+    pass_after(TIME);
+    call_slowly();
+    tarn_observer observer;
+    tarn_observer_options options = {.size = sizeof options,
+                                     .unmapping = move_while_unmapping,
+                                     .any_thread = true,
+                                     .user = arena_if_used(0)};
+    OK(tarn_observer_add(&options, &observer));
+    pass_after(TIME);
+    size_t left = reserved();
+    CHECK(told > 0 && left >= 4 * PAGE);
+    OK(tarn_observer_remove(observer));
+    pass_after(TIME);
+    pass_after(TIME);
+    CHECK(reserved() <= left - 4 * PAGE);
+    OK(tarn_free(block));
+    rest();
+    nothing_is_left(0);
+}
+
 static void pass_while_unmapping(const tarn_mapping *range, void *user)
 {
     (void)range;
@@ -616,13 +790,6 @@ static void pools_sleep_beside_passes(void)
     OK(tarn_pool_release(pool));
     OK(tarn_device_trim(0, 0));
     nothing_is_left(0);
-}
-
-static void *move(void *arena)
-{
-    move_begin(arena);
-    move_end(arena);
-    return NULL;
 }
 
 /* A thread's own moves on one device hide no other thread's on another. */
@@ -785,11 +952,15 @@ int main(void)
         CHILD_TEST(unmapped_pieces_of_two_devices_wait_for_their_time),
         CHILD_TEST(plain_segments_stay),
         CHILD_TEST(a_pool_has_its_own_time),
+        CHILD_TEST(a_time_counts_from_the_last_look),
         CHILD_TEST(a_capture_and_its_graph_bar_it),
         CHILD_TEST(a_suspended_pool_is_left_alone),
         CHILD_TEST(observers_say_whether),
         CHILD_TEST(anchored_pools_need_an_observer),
         CHILD_TEST(a_pass_waits_for_no_thread),
+        CHILD_TEST(a_request_beside_a_pass_is_served),
+        CHILD_TEST(a_pass_makes_way),
+        CHILD_TEST(unmapped_pieces_wait_for_moves_beside_a_pass),
         CHILD_TEST(a_suspend_in_progress_is_left_alone),
         CHILD_TEST(pools_sleep_beside_passes),
         CHILD_TEST(stillness_is_of_one_device),

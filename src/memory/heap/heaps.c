@@ -220,6 +220,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     trace_place_drop(atomic_exchange(&heap->place, 0));
     heap->retired = false;
     batches_begin_locked(heap);
+    heap->rest = (struct rest){0};
     heap->splits = (struct counters_splits){0};
     heap->growths = (struct growths){0};
     heap->saves = false;

@@ -33,6 +33,8 @@ static struct {
     uint64_t of_pools; /* ns: the shortest time of a pool so far; 0: no pool has one */
 } releaser = {.lock = MUTEX_INITIALIZER(LOCK_RELEASE)};
 
+static atomic_uint wishes; /* passes that wanted marks */
+
 /* One heap ------------------------------------------------------------------------------------- */
 
 /* Bytes of a store that stay if `given` of its unmapped pieces go. */
@@ -49,8 +51,8 @@ static uint64_t look(struct heap *heap, const struct store *store, uint64_t now,
 {
     uint64_t rested = 0;
     mutex_lock(&heap->lock);
-    if (heap->store == store && now >= heap->rest.due) {
-        heap->rest.due = now + time;
+    if (heap->store == store && now - heap->rest.looked >= time) {
+        heap->rest.looked = now;
         rested = heap_rest_locked(heap);
     }
     mutex_unlock(&heap->lock);
@@ -90,9 +92,18 @@ static struct store *next_store(struct arena *arena, const struct store *store)
     return next;
 }
 
-/* Pieces that nobody has mapped are idle. They go when nobody has moved memory for the time. */
+/* Whether no other thread has moved memory since `still`, beside the moves of passes. */
+static bool is_still(struct arena *arena)
+{
+    return was_still_but(arena, &arena->still.since, arena->still.passes);
+}
+
+/* Pieces that nobody has mapped are idle. They go when nobody has moved memory for the time. The
+ * caller shares `moving`. */
 static void release_unmapped(struct arena *arena, uint64_t now)
 {
+    if (!is_still(arena))
+        return;
     for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store)) {
         uint64_t time = store_rests(store);
         if (time && now - arena->still.from >= time)
@@ -102,19 +113,32 @@ static void release_unmapped(struct arena *arena, uint64_t now)
 
 /* A pass --------------------------------------------------------------------------------------- */
 
+static bool begin(struct arena *arena)
+{
+    bool begun = move_try(arena);
+    arena->still.passes += begun;
+    return begun;
+}
+
+/* Each heap in a move of its own, so that a thread that wants `moving` alone waits for one. */
 static bool pass_over(struct arena *arena, uint64_t now)
 {
     bool wanted = false;
-    if (!was_still_but(arena, &arena->still.since, arena->still.passes)) {
+    if (!is_still(arena)) {
         arena->still.since = stillness_begin(arena);
         arena->still.passes = 0;
         arena->still.from = now;
     }
-    if (device_check(arena->device) || !move_try(arena))
+    if (device_check(arena->device))
         return false;
-    arena->still.passes++;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        if (!begin(arena))
+            return wanted;
         wanted |= release_of(heap, now);
+        move_end(arena);
+    }
+    if (!begin(arena))
+        return wanted;
     wanted |= ranges_rest(arena, now);
     release_unmapped(arena, now);
     move_end(arena);
@@ -136,27 +160,41 @@ void release_pass(uint64_t now)
     marks_bar(false);
     error_attempt_end(&before, TARN_OK);
     if (wanted) {
+        atomic_fetch_add(&wishes, 1);
         atomic_store(&memory_wants_marks, true);
         process_changed();
     }
 }
 
-void release_mark(void)
+/* Records the marks that the calling thread can. False: some are wanted still. */
+static bool record_marks(void)
 {
-    struct error_before before;
-    if (observe_runs_moving() || captures_open_anywhere() ||
-        !atomic_exchange(&memory_wants_marks, false))
-        return;
-    error_attempt_begin(&before);
+    bool all = true;
     for (int i = 0; i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
         if (!arena || device_check(arena->device))
             continue;
         for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
-            heap_rest_mark(heap);
-        if (!ranges_rest_mark(arena))
-            atomic_store(&memory_wants_marks, true);
+            all &= heap_rest_mark(heap);
+        all &= ranges_rest_mark(arena);
     }
+    return all;
+}
+
+/* A thread looks once for each pass, since only other threads can record some marks. */
+void release_mark(void)
+{
+    struct error_before before;
+    unsigned wish = atomic_load(&wishes);
+    if (observe_runs_moving() || captures_open_anywhere() ||
+        (thread_here && thread_here->wish == wish) || !atomic_exchange(&memory_wants_marks, false))
+        return;
+    error_attempt_begin(&before);
+    struct thread *thread = thread_self();
+    if (thread)
+        thread->wish = wish;
+    if (!record_marks())
+        atomic_store(&memory_wants_marks, true);
     error_attempt_end(&before, TARN_OK);
 }
 

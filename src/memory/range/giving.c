@@ -128,8 +128,8 @@ bool ranges_rest(struct arena *arena, uint64_t now)
         if (!time)
             continue;
         mutex_lock(&range->lock);
-        if (now >= range->rest.due) {
-            range->rest.due = now + time;
+        if (now - range->rest.looked >= time) {
+            range->rest.looked = now;
             rest_locked(range, &pieces);
             wanted = wanted || range->rest.wants_mark;
         }

@@ -116,7 +116,7 @@ struct tarn_range {
     struct range_hold *holds; /* a list */
     size_t hand;              /* the page from which the next search for idle memory begins */
     struct {
-        uint64_t due;    /* ns: when the next look is due */
+        uint64_t looked; /* ns: the last look */
         uint64_t epoch;  /* that the last look ended; 0: there was none */
         uint64_t until;  /* not 0: only pages up to this epoch are collected */
         bool wants_mark; /* pages that have rested need a mark, which the program records */

@@ -20,8 +20,8 @@ struct heap;
 
 /* A member of the heap, under its lock. */
 struct rest {
-    uint64_t due;   /* ns of a monotonic clock: when the next look is due */
-    uint64_t batch; /* the batch that was open at the last look; 0: there was none */
+    uint64_t looked; /* ns of a monotonic clock: the last look */
+    uint64_t batch;  /* the batch that was open at the last look; 0: there was none */
     uintptr_t grown_start, grown_end; /* contains all that the heap has grown by since memory last
                                          went; both 0: nothing */
     bool wants_mark; /* memory that has rested, or blocks that wait, need a mark, which a thread of
@@ -35,7 +35,8 @@ uint64_t heap_rest_locked(struct heap *heap);
 void heap_rest_grown_locked(struct heap *heap, uintptr_t start, size_t size);
 /* Notes whether memory of these batches needs a mark, so that it can go, and returns it. */
 bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested);
-/* Records the marks that were wanted. Takes the heap's lock. */
-void heap_rest_mark(struct heap *heap);
+/* Records the marks that were wanted. Takes the heap's lock. False: they are wanted still, because
+ * the stream is another thread's. */
+bool heap_rest_mark(struct heap *heap);
 
 #endif

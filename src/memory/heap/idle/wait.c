@@ -603,15 +603,17 @@ bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested)
     return heap->rest.wants_mark;
 }
 
-void heap_rest_mark(struct heap *heap)
+bool heap_rest_mark(struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    if (heap->rest.wants_mark) {
+    bool others = heap->rest.wants_mark && stream_is_foreign(heap->stream);
+    if (heap->rest.wants_mark && !others) {
         heap->rest.wants_mark = false;
         (void)wait_collect_locked(heap);
         heap_learn_locked(heap, true);
     }
     mutex_unlock(&heap->lock);
+    return !others;
 }
 
 /* Waits for the oldest work that holds memory of a heap back. False if there is none. The caller
