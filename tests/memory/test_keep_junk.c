@@ -162,15 +162,15 @@ static double seconds_of_owner(void)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The number that the owner's next file gets. */
-static unsigned lowest_of_owner(void)
+/* The number that the owner's next file gets, or the one after so many others. */
+static unsigned number_after(unsigned others)
 {
     char path[64], name[8];
-    unsigned number = 0;
-    do
-        snprintf(path, sizeof path, "/proc/%d/fd/%u", (int)owner, number++);
-    while (readlink(path, name, sizeof name) >= 0);
-    return number - 1;
+    for (unsigned number = 0;; number++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%u", (int)owner, number);
+        if (readlink(path, name, sizeof name) < 0 && others-- == 0)
+            return number;
+    }
 }
 
 static void let_owner_have(unsigned files)
@@ -189,7 +189,7 @@ static void an_owner_without_descriptors_says_so(void **state)
     void *none = NULL;
     tarn_pool *pool = keep("weights", &kept);
     void *block = alloc_in(pool, 0, MIB);
-    let_owner_have(lowest_of_owner());
+    let_owner_have(number_after(0));
     GIVES(tarn_pool_alloc(pool, 0, 30 * MIB, &none), TARN_ERROR_SYSTEM);
     CHECK(strstr(tarn_last_error(), "no file descriptors left"));
     int server = wire_connect(keep_path); /* it has no descriptor for this one either */
@@ -204,6 +204,33 @@ static void an_owner_without_descriptors_says_so(void **state)
     void *more = alloc_in(pool, 0, 30 * MIB);
     OK(tarn_free(more));
     OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* A new pool takes a connection, the pipe, a layout, the process, and an open file of the pipe that
+ * is the pool's own. Wherever they end, nobody has a pool. */
+static void a_pool_that_is_refused_is_none(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_pool *pool = NULL;
+    tarn_keep_options options = small_segments();
+    unsigned limits[6];
+    for (unsigned most = 1; most < 6; most++)
+        limits[most] = number_after(most);
+    for (unsigned most = 1; most < 5; most++) {
+        let_owner_have(limits[most]);
+        GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_SYSTEM);
+        CHECK(strstr(tarn_last_error(),
+                     most == 2 ? "no file, for its layout" : "no file descriptors left"));
+        let_owner_have(1000);
+        CHECK(lines_of_list("| sed '/^no pools$/d'") == 0);
+    }
+    let_owner_have(limits[5]);
+    pool = keep("weights", &kept);
+    CHECK(!kept.adopted);
+    let_owner_have(1000);
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
 }
@@ -286,6 +313,7 @@ int main(int argc, char **argv)
         TEST(junk_leaves_the_owner_as_it_was),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),
+        TEST(a_pool_that_is_refused_is_none),
         TEST(a_process_without_descriptors_says_so),
         TEST(an_owner_that_does_not_answer_is_given_up),
     };

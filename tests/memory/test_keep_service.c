@@ -6,6 +6,7 @@
  * (systemd's sd_pid_notify_with_fds(3), sd_listen_fds(3)). What was kept is still kept then. */
 #include "keep_generations.h"
 
+#include <linux/kcmp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -38,9 +39,21 @@ static struct {
     } held[HELD_MOST];
 } manager = {.lock = PTHREAD_MUTEX_INITIALIZER, .room = HELD_MOST};
 
+/* Whether two descriptors are of one open file. False where the system does not tell. */
+static bool is_same(int one, int other)
+{
+    pid_t self = getpid();
+    return syscall(SYS_kcmp, self, self, KCMP_FILE, one, other) == 0;
+}
+
+/* As systemd does: no open file twice, whatever its name, and no more than there is room for, with
+ * a line in its journal. */
 static void hold_locked(const char *name, int file)
 {
-    if (manager.count == manager.room) { /* as systemd does, with a line in its journal */
+    bool fits = manager.count < manager.room;
+    for (unsigned i = 0; fits && i < manager.count; i++)
+        fits = !is_same(manager.held[i].file, file);
+    if (!fits) {
         close(file);
         return;
     }
@@ -275,6 +288,47 @@ static void a_living_process_does_not_notice(void **state)
     manager.late = 0;
 }
 
+/* Another pool, beside that of fill_and_wait(). */
+static void fill_two_and_wait(int socket)
+{
+    tarn_kept kept;
+    char *block = alloc_in(keep("others", &kept), 0, MIB);
+    fill(block, MIB, 5);
+    OK(tarn_pool_block_seal(block, "third", NULL, NULL));
+    fill_and_wait(socket);
+}
+
+/* The process sends one pipe for both. */
+static void each_pool_of_a_process_stays_its_own(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"others", "weights"};
+    struct told told;
+    tarn_kept kept;
+    struct side side = start_side("fill two and wait", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    unsigned held = held_count();
+    for (int i = 0; i < 2; i++) {
+        restart_service(SIGKILL);
+        for (int k = 0; k < 2; k++) {
+            tarn_keep_options options = small_segments();
+            tarn_pool *pool = NULL;
+            GIVES(tarn_pool_keep(names[k], &options, &pool, NULL), TARN_ERROR_BUSY);
+            CHECK(strstr(tarn_last_error(), "process"));
+        }
+        CHECK(held_count() == held);
+    }
+    kill_side(side);
+    tarn_pool *others = keep("others", &kept);
+    CHECK(kept.blocks == 1 && holds(found(others, "third").pointer, MIB, 5));
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    OK(tarn_free(found(others, "third").pointer));
+    OK(tarn_pool_release(others));
+    end_pool(pool);
+    CHECK(held_count() == 0);
+}
+
 static void a_child_is_named_by_the_next_owner(void **state)
 {
     (void)state;
@@ -393,7 +447,10 @@ static int end(void **state)
 static int as_other_side(const char *role, int socket)
 {
     host_start_with(1, DEVICE_BYTES);
-    play(role, socket);
+    if (strcmp(role, "fill two and wait") == 0)
+        fill_two_and_wait(socket);
+    else
+        play(role, socket);
     return 0;
 }
 
@@ -407,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_ends_while_there_is_no_owner_is_kept),
         cmocka_unit_test(an_owner_says_when_it_serves),
         cmocka_unit_test(a_living_process_does_not_notice),
+        cmocka_unit_test(each_pool_of_a_process_stays_its_own),
         cmocka_unit_test(a_child_is_named_by_the_next_owner),
         cmocka_unit_test(what_is_no_pool_is_given_up),
         cmocka_unit_test(a_store_that_is_too_small_says_so),

@@ -239,9 +239,26 @@ static bool is_read_end(int file)
            S_ISFIFO(about.st_mode);
 }
 
+/* Opens the end of a pipe anew. A process sends one open file for all its pools, and a service
+ * manager holds no open file twice (sd_notify(3), FDSTORE=1): each pool has one of its own. */
+static int open_anew(int pipe)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", pipe);
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+static bool refuse_pipe(const struct keep_peer *peer, int code)
+{
+    char text[KEEP_TEXT_BYTES];
+    snprintf(text, sizeof text, "the owner cannot open the pipe by /proc/self/fd: %s",
+             strerror(code));
+    return answer(peer, KEEP_REFUSED, code == EMFILE ? no_files : text);
+}
+
 /* Makes a process the one that has a free pool, and gives it the pool. Otherwise answers why not,
  * and the pool stays free. */
-static bool take(struct keep_peer *peer, struct kept_pool *pool, int *pipe, bool *taken)
+static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool *taken)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0);
     *taken = false;
@@ -251,10 +268,15 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int *pipe, bool
                                       : "the owner cannot see when the process ends: it needs "
                                         "Linux 5.3, and to be in the "
                                         "same PID namespace or one around it");
+    int held = open_anew(pipe);
+    if (held < 0) {
+        int code = errno;
+        close(pidfd);
+        return refuse_pipe(peer, code);
+    }
     leave(pool);
     pool->ended = pidfd;
-    pool->held = *pipe;
-    *pipe = -1;
+    pool->held = held;
     pool->process = peer->process;
     pool->peer = peer;
     peer->pool = pool;
@@ -269,7 +291,7 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int *pipe, bool
 
 static const char no_pipe[] = "the first file is not the end for reading of a pipe";
 
-static bool adopt(struct keep_peer *peer, const struct keep_message *request, int *files,
+static bool adopt(struct keep_peer *peer, const struct keep_message *request, const int *files,
                   unsigned count)
 {
     struct kept_pool *pool = find(request->name);
@@ -288,7 +310,7 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, in
     }
     if (!is_free(pool, text))
         return answer(peer, KEEP_TAKEN, text);
-    return take(peer, pool, &files[0], &taken);
+    return take(peer, pool, files[0], &taken);
 }
 
 static uint32_t free_slot(void)
@@ -374,7 +396,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     if (again)
         files[1] = -1;
     hand_over(pool);
-    bool answered = take(peer, pool, &files[0], &taken);
+    bool answered = take(peer, pool, files[0], &taken);
     if (!taken)
         drop(pool);
     return answered;
