@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <tarn/debug.h>
 #include <tarn/share.h>
 #include <tarn/snapshot.h>
 
@@ -145,6 +146,51 @@ static void a_restore_takes_off_the_seals_of_what_it_frees_alone(void **state)
     end_pool(pool);
 }
 
+/* The live block has the span of the recorded one, and begins elsewhere, as debug mode puts its zone
+ * before it, or has another size. The restore frees it, so its seal goes. */
+static void restore_another_and_wait(int socket)
+{
+    tarn_kept kept;
+    tarn_checkpoint *checkpoint = NULL;
+    tarn_pool *pool = keep("others", &kept);
+    static const struct {
+        size_t bytes, aligned, later, later_aligned;
+    } pairs[] = {{MIB, 0, MIB + 512 - 4096, 4096}, {MIB, 0, MIB - 100, 0}};
+    for (int i = 0; i < 2; i++) {
+        tarn_alloc_options options = {.size = sizeof options, .pool = pool};
+        void *block = NULL, *later = NULL;
+        options.alignment = pairs[i].aligned;
+        OK(tarn_alloc(&options, pairs[i].bytes, &block));
+        OK(tarn_pool_checkpoint(pool, &checkpoint));
+        OK(tarn_free(block));
+        OK(tarn_device_synchronize(0));
+        OK(tarn_debug_check(0)); /* which has the free memory checked */
+        options.alignment = pairs[i].later_aligned;
+        OK(tarn_alloc(&options, pairs[i].later, &later));
+        CHECK((uintptr_t)later - (uintptr_t)block <= 4096);
+        OK(tarn_pool_block_seal(later, "later", NULL, NULL));
+        OK(tarn_pool_restore(pool, checkpoint, NULL, NULL));
+        OK(tarn_checkpoint_destroy(checkpoint));
+        CHECK(!is_sealed(pool, "later"));
+        OK(tarn_pool_block_seal(block, "again", NULL, NULL));
+        OK(tarn_free(block));
+        CHECK(!is_sealed(pool, "again"));
+    }
+    OK(tarn_pool_release(pool));
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+static void a_restore_takes_the_seal_off_what_was_otherwise(void **state)
+{
+    (void)state;
+    CHECK(setenv("TARN_DEBUG", "redzone", 1) == 0);
+    struct side side = start_side("restore another and wait", SOCK_STREAM);
+    CHECK(unsetenv("TARN_DEBUG") == 0);
+    hear(side.socket, 'w');
+    kill_side(side);
+}
+
 /* ---- Captures ---- */
 
 static tarn_stream stream;
@@ -234,6 +280,8 @@ int main(int argc, char **argv)
         host_start_with(2, DEVICE_BYTES);
         if (strcmp(argv[1], "restore and wait") == 0)
             restore_and_wait(socket);
+        else if (strcmp(argv[1], "restore another and wait") == 0)
+            restore_another_and_wait(socket);
         else if (strcmp(argv[1], "capture and wait") == 0)
             capture_and_wait(socket);
         else
@@ -248,6 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(compaction_and_trims_leave_what_is_sealed),
         cmocka_unit_test(it_is_not_exported),
         cmocka_unit_test(a_restore_takes_off_the_seals_of_what_it_frees_alone),
+        cmocka_unit_test(a_restore_takes_the_seal_off_what_was_otherwise),
         cmocka_unit_test(a_graph_is_captured_again_with_the_same_addresses),
         cmocka_unit_test(peers_reach_what_was_adopted),
     };

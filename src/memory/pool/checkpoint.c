@@ -236,6 +236,15 @@ static bool has(const struct list *list, const struct visited *block)
            found->heap == block->heap;
 }
 
+/* Whether the program has the block as it was: then it keeps its seal. */
+static bool is_unchanged(const struct list *then, const struct visited *block)
+{
+    const struct visited *found =
+        bsearch(block, then->blocks, then->count, sizeof *block, block_order);
+    return found && found->front == block->front &&
+           found->block.requested == block->block.requested;
+}
+
 /* Of blocks that are live before and after the restore: what graphs refer to stays so. Takes the
  * note out of a block's list; and puts it into that of the block that is there again. */
 static struct use *note_take(const struct visited *visited)
@@ -260,7 +269,7 @@ static void free_all(struct store *store, const struct list *then, struct list *
         bool stays = has(then, &now->blocks[i]);
         now->blocks[i].note = stays ? note_take(&now->blocks[i]) : NULL;
         if (store_has(store, STORE_KEPT))
-            hooks.keep_spare(store, stays);
+            hooks.keep_spare(store, stays && is_unchanged(then, &now->blocks[i]));
         (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
     }
     if (store_has(store, STORE_KEPT))
