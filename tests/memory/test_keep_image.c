@@ -435,6 +435,57 @@ static void a_failure_loses_nothing(void **state)
     }
 }
 
+/* How many mappings of the file this process has. */
+static int mappings_of_file(void)
+{
+    char line[600];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps))
+        count += strstr(line, path) != NULL;
+    CHECK(fclose(maps) == 0);
+    return count;
+}
+
+/* A save or a load whose copies cannot be waited for. They may go on, so the mapping stays. */
+static void without_an_end(tarn_status (*call)(tarn_pool *), tarn_pool *pool)
+{
+    tarn_status status = TARN_OK;
+    for (uint64_t nth = 1; !mappings_of_file(); nth++) {
+        CHECK(nth < 1000);
+        OK(tarn_host_fail_set(-1, nth, true, TARN_ERROR_DRIVER));
+        status = call(pool);
+    }
+    CHECK(status == TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(mappings_of_file() == 1);
+}
+
+/* What comes after it waits for them, and has nothing to do with what they copied. */
+static void copies_that_do_not_end_are_waited_for_by_the_next(void **state)
+{
+    (void)state;
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    static tarn_status (*const calls[])(tarn_pool *) = {save, load};
+    for (int first = 0; first < 2; first++)
+        for (int next = 0; next < 3; next++) {
+            tarn_pool *pool = filled_pool("weights");
+            OK(save(pool));
+            if (first == 1)
+                free_sealed(pool);
+            without_an_end(calls[first], pool);
+            if (first == 0 && next == 1)
+                GIVES(load(pool), TARN_ERROR_INVALID_ARGUMENT); /* a file without a head */
+            else if (next < 2)
+                OK(calls[next](pool));
+            CHECK(mappings_of_file() == (next == 2));
+            end_filled(pool);
+            CHECK(mappings_of_file() == 0);
+        }
+}
+
 /* ---- Beside changes ---- */
 
 static _Atomic bool stops;
@@ -517,6 +568,7 @@ int main(void)
         cmocka_unit_test(signals_do_not_end_a_save),
         cmocka_unit_test(a_capture_is_not_disturbed),
         cmocka_unit_test(a_failure_loses_nothing),
+        cmocka_unit_test(copies_that_do_not_end_are_waited_for_by_the_next),
         cmocka_unit_test(saves_beside_changes_have_whole_blocks),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -137,16 +137,29 @@ static tarn_status map_file(struct transfer *transfer, size_t size, int protecti
     return TARN_OK;
 }
 
-/* Copies that may be in progress use the mapping still: then it stays, and the result is false. */
+/* Copies that may be in progress use the mapping still: then it stays until they are known to have
+ * ended, and the result is false. */
 static bool unmap_file(struct transfer *transfer)
 {
-    struct contents *contents = &transfer->keep->contents;
-    if (contents->copies)
+    struct keep *keep = transfer->keep;
+    if (keep->contents.copies) {
+        keep->left = transfer->memory;
+        keep->left_bytes = transfer->size;
         return false;
-    contents_drop(contents);
+    }
+    contents_drop(&keep->contents);
     if (transfer->memory)
         (void)munmap(transfer->memory, transfer->size);
     return true;
+}
+
+/* Drops what an earlier save or load has left, whose copies have ended. */
+void keep_leave_nothing(struct keep *keep)
+{
+    contents_drop(&keep->contents);
+    if (keep->left)
+        (void)munmap(keep->left, keep->left_bytes);
+    keep->left = NULL;
 }
 
 /* One save or load of a pool at a time. Known captures begin again when it has ended. */
@@ -166,6 +179,8 @@ static tarn_status begin(struct keep *keep, const char *what)
         status = contents_settle(&keep->contents, keep->device);
         if (status)
             captures_unbar(keep->device);
+        else
+            keep_leave_nothing(keep);
     }
     if (status)
         atomic_store(&keep->transfers, false);

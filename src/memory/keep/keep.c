@@ -184,6 +184,8 @@ void keep_destroy(struct keep *keep)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     error_attempt_begin(&before);
+    if (contents_are_settled(&keep->contents, keep->device))
+        keep_leave_nothing(keep);
     contents_end(&keep->contents, keep->device);
     window_abandon(keep);
     owner_leave(keep, keep->returns ? KEEP_RETURN : KEEP_END);

@@ -36,7 +36,9 @@ struct keep {
     bool spares;  /* a block that is freed keeps its seal: keep_spare() */
 
     _Atomic bool transfers;   /* a thread saves the pool to a file, or loads one: */
-    struct contents contents; /* belongs to that thread */
+    struct contents contents; /* belongs to that thread, as does */
+    void *left;               /* the mapping of a file to or from which copies may go on; or NULL */
+    size_t left_bytes;
 
     mutex talking; /* held from a request to the owner until its answer */
     int socket;    /* -1: the owner is gone */
@@ -134,6 +136,8 @@ struct keep_sealed {
 size_t keep_list(struct keep *keep, struct keep_sealed *list);
 /* Whether one has had its seal since it was listed. */
 bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed);
+/* Drops what a save or load has left whose copies were not known to end. They have ended. */
+void keep_leave_nothing(struct keep *keep);
 /* Called when the pool has ended. */
 void keep_destroy(struct keep *keep);
 
