@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -159,6 +160,52 @@ static void a_process_that_closed_its_files_has_its_pool(void **state)
     options.wait_ms = 20000;
     OK(tarn_pool_keep("weights", &options, &pool, NULL));
     OK(tarn_pool_release(pool));
+}
+
+/* Whether a file is the end of a pipe that can only be read from, or only written to. */
+static bool is_end_of_pipe(int file, int mode)
+{
+    struct stat about;
+    return fstat(file, &about) == 0 && S_ISFIFO(about.st_mode) &&
+           (fcntl(file, F_GETFL) & O_ACCMODE) == mode;
+}
+
+/* Has closed what the owner reads from, and gets another pool before it forks. */
+static void close_an_end_and_fork(int socket)
+{
+    tarn_kept kept;
+    (void)keep("others", &kept);
+    int end = 3;
+    while (end < socket + 100 &&
+           !(is_end_of_pipe(end, O_RDONLY) && is_end_of_pipe(end + 1, O_WRONLY)))
+        end++;
+    CHECK(close(end) == 0);
+    fill_and_fork(socket);
+}
+
+static void a_child_holds_pools_whose_pipe_lost_an_end(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"others", "weights"};
+    char text[32];
+    pid_t child = 0;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    struct side side = start_side("close an end and fork", SOCK_STREAM);
+    receive_all(side.socket, &child, sizeof child);
+    snprintf(text, sizeof text, "process %d, a child", (int)child);
+    CHECK(kill(side.process, SIGKILL) == 0);
+    options.wait_ms = 100;
+    for (int i = 0; i < 2; i++) {
+        GIVES(tarn_pool_keep(names[i], &options, &pool, NULL), TARN_ERROR_BUSY);
+        CHECK(strstr(tarn_last_error(), text));
+    }
+    end_side(side, 128 + SIGKILL);
+    options.wait_ms = 20000;
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_pool_keep(names[i], &options, &pool, NULL));
+        OK(tarn_pool_release(pool));
+    }
 }
 
 static void a_child_of_its_process_is_named(void **state)
@@ -705,6 +752,8 @@ static int as_other_side(const char *role, int socket)
         fork_and_register(socket);
     else if (strcmp(role, "fill and close") == 0)
         fill_and_close(socket);
+    else if (strcmp(role, "close an end and fork") == 0)
+        close_an_end_and_fork(socket);
     else
         play(role, socket);
     return 0;
@@ -721,6 +770,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pool_is_given_only_when_its_process_has_ended),
         cmocka_unit_test(one_of_many_gets_a_pool),
         cmocka_unit_test(a_process_that_closed_its_files_has_its_pool),
+        cmocka_unit_test(a_child_holds_pools_whose_pipe_lost_an_end),
         cmocka_unit_test(a_child_of_its_process_is_named),
         cmocka_unit_test(a_child_is_named_by_an_owner_that_began_later),
         cmocka_unit_test(a_seal_is_refused_with_its_reason),

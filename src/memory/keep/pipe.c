@@ -36,13 +36,15 @@ static bool is_whole_locked(void)
     return maker == getpid() && is_end(seen) && is_end(held);
 }
 
+/* An own `held` stays open if the program has closed `seen` alone: the pools that the process has
+ * already are held by it. */
 static bool make_locked(void)
 {
     int ends[2];
     struct stat about;
     if (maker && is_end(seen))
         close(seen);
-    if (maker && is_end(held))
+    if (maker && maker != getpid() && is_end(held))
         close(held);
     seen = held = -1;
     if (pipe2(ends, O_CLOEXEC) != 0)
