@@ -304,11 +304,27 @@ static void debug_mode_and_traces_have_none(void **state)
     CHECK(unsetenv("TARN_DEBUG") == 0 && unsetenv("TARN_TRACE") == 0);
 }
 
+static void shown_an_owner(void)
+{
+    CHECK(close(STDIN_FILENO) == 0);
+    outlives("the first use with the name of an owner", first_use);
+}
+
+/* The first use makes a pipe then. Its ends get other numbers than those of standard streams. */
+static void the_pipe_of_kept_pools_has_none(void **state)
+{
+    (void)state;
+    CHECK(setenv("TARN_KEEP", "/tmp/no-owner", 1) == 0);
+    in_child(shown_an_owner);
+    CHECK(unsetenv("TARN_KEEP") == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_call_is_a_cancellation_point),
         cmocka_unit_test(debug_mode_and_traces_have_none),
+        cmocka_unit_test(the_pipe_of_kept_pools_has_none),
     };
     snprintf(folder, sizeof folder, "/tmp/tarn-cancel-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);

@@ -8,6 +8,7 @@
  * long as the process lives: all its pools have one pipe. */
 #include "base/file.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "memory/keep/keep.h"
 
 #include <errno.h>
@@ -83,6 +84,7 @@ tarn_status keep_pipe(int *file)
 /* Without a pipe the first tarn_pool_keep() says why there is none. */
 void keep_begin(void)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     int file;
     const char *named = secure_getenv("TARN_KEEP");
