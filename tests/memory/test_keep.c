@@ -10,6 +10,7 @@
 #include "memory/keep/wire.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
@@ -704,6 +705,57 @@ static void a_failed_reserve_ends_no_other_pool(void **state)
     nothing_is_left(0);
 }
 
+/* How many descriptors of memory a process has: the built-in device's own of each piece, and those
+ * that were made of pieces for the owner. */
+static unsigned pieces_of(pid_t process)
+{
+    char path[64], name[64];
+    unsigned count = 0;
+    for (int file = 0; file < 1000; file++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)process, file);
+        ssize_t length = readlink(path, name, sizeof name - 1);
+        name[length > 0 ? length : 0] = '\0';
+        count += strstr(name, "memfd:tarn-piece") != NULL;
+    }
+    return count;
+}
+
+static void *grow(void *pool)
+{
+    return alloc_in(pool, 0, 30 * MIB);
+}
+
+/* The pool grows, and the owner does not answer yet. Then what the driver made for it, and no more
+ * than that, is in a child too. */
+static void a_child_has_no_file_of_a_segment(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    pthread_t thread;
+    void *block = NULL;
+    if (machine->fail)
+        return; /* the simulated vendor's memory is elsewhere */
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kill(owner, SIGSTOP) == 0);
+    CHECK(pthread_create(&thread, NULL, grow, pool) == 0);
+    for (int i = 0; i < 1000 && pieces_of(getpid()) < 2; i++)
+        usleep(1000);
+    usleep(20000); /* it waits for the owner */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        for (;;)
+            pause();
+    CHECK(pieces_of(getpid()) == 2);
+    unsigned count = pieces_of(child);
+    CHECK(kill(owner, SIGCONT) == 0 && pthread_join(thread, &block) == 0);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(count == 1 && pieces_of(getpid()) == 1);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static void generations_are_killed_at_any_moment(void **state)
 {
     (void)state;
@@ -777,6 +829,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_a_kept_pool_cannot_do_it_says),
         cmocka_unit_test(a_limit_and_a_trim_hold_for_it),
         cmocka_unit_test(without_its_owner_a_pool_works_and_does_not_grow),
+        cmocka_unit_test(a_child_has_no_file_of_a_segment),
         cmocka_unit_test(generations_are_killed_at_any_moment),
         cmocka_unit_test(as_many_segments_as_are_kept_and_one_more),
         cmocka_unit_test(an_adoption_makes_few_calls_of_the_driver),

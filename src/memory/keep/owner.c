@@ -6,6 +6,7 @@
  * that an owner answers is trusted: what does not fit the request ends the connection, and its
  * files are closed. An owner that does not answer in time counts as gone, since a late answer would
  * be taken for that of another request. */
+#include "base/file.h"
 #include "base/status.h"
 #include "memory/keep/keep.h"
 #include "record/ticks.h"
@@ -20,7 +21,7 @@
 static void close_all(const int *files, unsigned *count)
 {
     while (*count > 0)
-        close(files[--*count]);
+        file_close(files[--*count]);
 }
 
 static void pause_ms(unsigned ms)
@@ -205,6 +206,8 @@ static tarn_status adopt_batch(struct keep *keep, size_t *left, tarn_status befo
     tarn_status status = receive(keep, &batch, files, wanted);
     if (status)
         return status;
+    for (unsigned i = 0; batch.verb == KEEP_SEGMENTS && i < wanted; i++)
+        file_keep_from_children(files[i]);
     if (batch.verb != KEEP_SEGMENTS || batch.count != wanted)
         status = owner_is_gone(keep, EPROTO);
     for (unsigned i = 0; !before && !status && i < wanted; i++)
@@ -233,10 +236,11 @@ static tarn_status give_again_locked(struct keep *keep, const struct keep_segmen
     tarn_status status = window_export(keep, segment->offset, &file);
     if (status)
         return status;
+    file_keep_from_children(file);
     request.count = 1;
     request.segments[0] = *segment;
     status = exchange_locked(keep, &request, file, &answer);
-    close(file);
+    file_close(file);
     return status;
 }
 

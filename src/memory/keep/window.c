@@ -6,6 +6,7 @@
  * uses it, and no longer the owner's before its bytes are given back. So a kill at any moment
  * leaves either a whole segment with the owner, or none. Driver calls are made with no lock held.
  */
+#include "base/file.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -14,7 +15,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Where pools are to lie: the same in every process, because nothing else is usually there. In each
  * place, a pool has the addresses of its slot. Linux has programs from two thirds of 2^47 on
@@ -249,9 +249,10 @@ static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t siz
     tarn_status status = create(keep, size, &handle, &file);
     if (status)
         return status;
+    file_keep_from_children(file);
     has(keep, offset, handle, false);
     status = owner_ask(keep, KEEP_ADD, offset, size, file);
-    close(file);
+    file_close(file);
     if (!status) {
         status = map_new(keep, offset, size, handle);
         if (status)
