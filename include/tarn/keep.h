@@ -68,8 +68,9 @@ typedef struct tarn_kept {
 /* Takes over the pool of a name, of 1 to 63 bytes, or creates it. `pool` is then a private pool,
  * with one reference. `options` NULL means the defaults; `kept` may be NULL.
  *   TARN_ERROR_BUSY              a process that has the pool, or a child that it forked after its
- *                                first use of tarn, has not ended within `wait_ms`; the text names
- *                                it. Without TARN_KEEP: a child that it forked after this call
+ *                                first use of tarn's memory, has not ended within `wait_ms`; the
+ *                                text names it. Without TARN_KEEP: a child that it forked after
+ *                                this call
  *   TARN_ERROR_INVALID_ARGUMENT  the name, the segment size, the structure's size; no socket
  *   TARN_ERROR_SYSTEM            the owner cannot be reached, or it refused, for example because
  *                                the pool is memory of another device or driver; the text says why
@@ -117,7 +118,8 @@ TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
  * contents. A block that is unsealed meanwhile is not in the file. No captures begin on the device
  * meanwhile. When the call returns TARN_OK, the file is complete, and on the disk. Write another
  * file and rename it if the one before is still needed. After a failure the file is empty, or as
- * it was.
+ * it was. If the device's copies cannot be waited for, it has no head instead, and a load refuses
+ * it.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool is not a kept pool; the descriptor is not such a file's
  *   TARN_ERROR_BUSY              the pool is being saved, loaded, suspended or resumed
  *   TARN_ERROR_CAPTURE           a capture is open on the device

@@ -81,7 +81,8 @@ tarn_status keep_pipe(int *file)
                           strerror(code));
 }
 
-/* Without a pipe the first tarn_pool_keep() says why there is none. */
+/* If no pipe can be made, tarn_pool_keep() tries again, and says why not if the reason lasts. If it
+ * does not, a child that was forked before that call does not hold the pool. */
 void keep_begin(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
