@@ -146,8 +146,8 @@ static void a_restore_takes_off_the_seals_of_what_it_frees_alone(void **state)
     end_pool(pool);
 }
 
-/* The live block has the span of the recorded one, and begins elsewhere, as debug mode puts its zone
- * before it, or has another size. The restore frees it, so its seal goes. */
+/* The live block has the span of the recorded one, and begins elsewhere, as debug mode puts its
+ * zone before it, or has another size. The restore frees it, so its seal goes. */
 static void restore_another_and_wait(int socket)
 {
     tarn_kept kept;
