@@ -342,6 +342,11 @@ static void a_block_at_the_same_place_is_the_recorded_one(void **unused)
     CHECK(made == 0 && gone == 0);
     CHECK(info_of(then).tag == tag);
     OK(tarn_free(then));
+    CHECK(get(3 * MIB - 100) == then);
+    restore(checkpoint); /* that one is another block */
+    CHECK(made == 1 && gone == 1);
+    CHECK(info_of(then).tag == tag && info_of(then).requested == 3 * MIB);
+    OK(tarn_free(then));
     OK(tarn_checkpoint_destroy(checkpoint));
     end();
 }

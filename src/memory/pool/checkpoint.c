@@ -228,21 +228,14 @@ static struct span *spans_make(size_t count)
 
 /* The restore itself --------------------------------------------------------------------------- */
 
+/* Whether the list has the very block: also its start and size as the program has them. */
 static bool has(const struct list *list, const struct visited *block)
 {
     const struct visited *found =
         bsearch(block, list->blocks, list->count, sizeof *block, block_order);
-    return found && found->block.usable_size == block->block.usable_size &&
-           found->heap == block->heap;
-}
-
-/* Whether the program has the block as it was: then it keeps its seal. */
-static bool is_unchanged(const struct list *then, const struct visited *block)
-{
-    const struct visited *found =
-        bsearch(block, then->blocks, then->count, sizeof *block, block_order);
-    return found && found->front == block->front &&
-           found->block.requested == block->block.requested;
+    return found && found->heap == block->heap && found->front == block->front &&
+           found->block.requested == block->block.requested &&
+           found->block.usable_size == block->block.usable_size;
 }
 
 /* Of blocks that are live before and after the restore: what graphs refer to stays so. Takes the
@@ -269,7 +262,7 @@ static void free_all(struct store *store, const struct list *then, struct list *
         bool stays = has(then, &now->blocks[i]);
         now->blocks[i].note = stays ? note_take(&now->blocks[i]) : NULL;
         if (store_has(store, STORE_KEPT))
-            hooks.keep_spare(store, stays && is_unchanged(then, &now->blocks[i]));
+            hooks.keep_spare(store, stays);
         (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
     }
     if (store_has(store, STORE_KEPT))
