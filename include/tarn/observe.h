@@ -84,7 +84,8 @@ typedef struct tarn_observer_options {
     bool (*before_growth)(int device, size_t bytes, void *user);
     /* Whether a thread of tarn may call `mapped` and `unmapping`. The setting `idle_release`
      * (tarn/config.h) makes such a thread. If false, that thread releases no memory of the devices
-     * that this observer watches. Without the two callbacks this has no meaning. */
+     * that this observer watches, beside what it is about to unmap when the observer is added.
+     * Without the two callbacks this has no meaning. */
     bool any_thread;
 } tarn_observer_options;
 
