@@ -8,6 +8,7 @@
 #include "memory/heap/heap.h"
 #include "memory/release_test.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,21 +290,38 @@ static void marks_are_barred_in_one_thread_only(void)
     mark_release(mark);
 }
 
-/* Without signals: each of the library's threads has them all blocked. */
-static unsigned threads_that_take_signals(void)
+static unsigned long value_of(const char *path, const char *field, int base)
+{
+    char line[128];
+    unsigned long value = 0;
+    FILE *file = fopen(path, "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0)
+            value = strtoul(line + strlen(field), NULL, base);
+    CHECK(fclose(file) == 0);
+    return value;
+}
+
+/* The threads that take signals, which are the program's: each of the library's has them all
+ * blocked. And how often the library's have slept. */
+static unsigned count_threads(unsigned long *sleeps)
 {
     unsigned count = 0;
-    for (int id = 1; id <= (int)getpid() + 4096; id++) {
-        char path[64], line[128];
-        (void)snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
-        FILE *file = fopen(path, "r");
-        if (!file)
+    DIR *threads = opendir("/proc/self/task");
+    CHECK(threads);
+    *sleeps = 0;
+    for (struct dirent *entry; (entry = readdir(threads));) {
+        char path[300];
+        if (entry->d_name[0] == '.')
             continue;
-        while (fgets(line, sizeof line, file))
-            if (strncmp(line, "SigBlk:", 7) == 0)
-                count += !(strtoull(line + 7, NULL, 16) & (1u << (SIGUSR1 - 1)));
-        (void)fclose(file);
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        if (value_of(path, "SigBlk:", 16) & (1u << (SIGUSR1 - 1)))
+            *sleeps += value_of(path, "voluntary_ctxt_switches:", 10);
+        else
+            count++;
     }
+    CHECK(closedir(threads) == 0);
     return count;
 }
 
@@ -343,7 +361,8 @@ static void the_thread_does_it(void)
     start_with("idle_release:2");
     use(20 * MIB);
     goes_within_seconds();
-    CHECK(threads_that_take_signals() == 1);
+    unsigned long sleeps;
+    CHECK(count_threads(&sleeps) == 1 && sleeps > 0);
     in_child(forked);
     use(20 * MIB);
     goes_within_seconds();
@@ -355,6 +374,21 @@ static void the_thread_does_it(void)
     goes_within_seconds();
     OK(tarn_shutdown());
     GIVES(tarn_device_trim(0, 0), TARN_ERROR_SHUTDOWN);
+}
+
+/* The thread of a pool with a short time sleeps again when the pool is over. */
+static void a_pool_that_is_over_wakes_nobody(void)
+{
+    begin();
+    OK(tarn_pool_release(pool_with((tarn_pool_options){.device = 0, .idle_release = 1})));
+    unsigned long sleeps = 0, before = 1;
+    for (int i = 0; i < 100 && (!sleeps || sleeps != before); i++) {
+        before = sleeps;
+        (void)usleep(50000);
+        (void)count_threads(&sleeps);
+    }
+    CHECK(sleeps == before);
+    OK(tarn_shutdown());
 }
 
 #define THREADS 4
@@ -407,6 +441,7 @@ int main(void)
         CHILD_TEST(stillness_is_of_one_device),
         CHILD_TEST(marks_are_barred_in_one_thread_only),
         CHILD_TEST(the_thread_does_it),
+        CHILD_TEST(a_pool_that_is_over_wakes_nobody),
         CHILD_TEST(forks_come_at_any_point_of_a_pass),
         CHILD_TEST(threads_go_on_beside_it),
     };

@@ -30,7 +30,7 @@ static struct {
     pthread_t thread;
     bool begun; /* memory is used, so the devices are known */
     bool runs, ends;
-    uint64_t of_pools; /* ns: the shortest time of a pool so far; 0: no pool has one */
+    uint64_t of_pools; /* ns: the shortest time of a pool; 0: no pool has one */
 } releaser = {.lock = MUTEX_INITIALIZER(LOCK_RELEASE)};
 
 static atomic_uint wishes; /* passes that wanted marks */
@@ -76,7 +76,13 @@ static bool release_of(struct heap *heap, uint64_t now)
     return wanted;
 }
 
-/* Unmapped pieces ------------------------------------------------------------------------------ */
+/* Stores --------------------------------------------------------------------------------------- */
+
+/* The shorter of two times; 0 is none. */
+static uint64_t shorter(uint64_t one, uint64_t other)
+{
+    return one && (!other || one < other) ? one : other;
+}
 
 /* The next store of the arena; NULL starts and ends. The caller shares `moving`, so none leaves the
  * list. */
@@ -111,6 +117,16 @@ static void release_unmapped(struct arena *arena, uint64_t now)
     }
 }
 
+/* The shortest time of a pool, in ns; 0: none. The caller shares `moving`. */
+static uint64_t time_of_pools(struct arena *arena)
+{
+    uint64_t shortest = 0;
+    for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store))
+        if (store->idle_release)
+            shortest = shorter(shortest, store_idle_release(store));
+    return shortest;
+}
+
 /* A pass --------------------------------------------------------------------------------------- */
 
 static bool begin(struct arena *arena)
@@ -120,50 +136,72 @@ static bool begin(struct arena *arena)
     return begun;
 }
 
-/* Each heap in a move of its own, so that a thread that wants `moving` alone waits for one. */
-static bool pass_over(struct arena *arena, uint64_t now)
+struct pass {
+    uint64_t now; /* ns */
+    bool wants_marks;
+    bool is_whole;     /* it has seen all pools */
+    uint64_t of_pools; /* ns: the shortest time of a pool; 0: none */
+};
+
+/* Each heap in a move of its own, so that a thread that wants `moving` alone waits for one. False:
+ * another thread does now. */
+static bool pass_over(struct arena *arena, struct pass *pass)
 {
-    bool wanted = false;
     if (!is_still(arena)) {
         arena->still.since = stillness_begin(arena);
         arena->still.passes = 0;
-        arena->still.from = now;
+        arena->still.from = pass->now;
     }
     if (device_check(arena->device))
-        return false;
+        return true;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         if (!begin(arena))
-            return wanted;
-        wanted |= release_of(heap, now);
+            return false;
+        pass->wants_marks |= release_of(heap, pass->now);
         move_end(arena);
     }
     if (!begin(arena))
-        return wanted;
-    wanted |= ranges_rest(arena, now);
-    release_unmapped(arena, now);
+        return false;
+    pass->wants_marks |= ranges_rest(arena, pass->now);
+    release_unmapped(arena, pass->now);
+    pass->of_pools = shorter(pass->of_pools, time_of_pools(arena));
     move_end(arena);
-    return wanted;
+    return true;
 }
 
-void release_pass(uint64_t now)
+static void pass_over_all(struct pass *pass)
 {
     struct error_before before;
-    bool wanted = false;
-    if (captures_open_anywhere() || atomic_load(&process_state) != PROCESS_RUNS)
-        return;
     error_attempt_begin(&before);
     marks_bar(true);
     for (int i = 0; i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
-        wanted |= arena && pass_over(arena, now);
+        if (arena)
+            pass->is_whole &= pass_over(arena, pass);
     }
     marks_bar(false);
     error_attempt_end(&before, TARN_OK);
-    if (wanted) {
+    if (pass->wants_marks) {
         atomic_fetch_add(&wishes, 1);
         atomic_store(&memory_wants_marks, true);
         process_changed();
     }
+}
+
+/* Learns anew which time of a pool is the shortest. */
+void release_pass(uint64_t now)
+{
+    struct pass pass = {.now = now, .is_whole = true};
+    if (captures_open_anywhere() || atomic_load(&process_state) != PROCESS_RUNS)
+        return;
+    mutex_lock(&releaser.lock);
+    uint64_t before = releaser.of_pools;
+    releaser.of_pools = 0; /* unless a pool is made meanwhile */
+    mutex_unlock(&releaser.lock);
+    pass_over_all(&pass);
+    mutex_lock(&releaser.lock);
+    releaser.of_pools = shorter(releaser.of_pools, pass.is_whole ? pass.of_pools : before);
+    mutex_unlock(&releaser.lock);
 }
 
 /* Records the marks that the calling thread can. False: some are wanted still. */
@@ -203,8 +241,7 @@ void release_mark(void)
 /* ns between two passes: the shortest time of all; 0: none. */
 static uint64_t period_locked(void)
 {
-    uint64_t by_setting = memory_config()->idle_release * NS_PER_MS, by_pools = releaser.of_pools;
-    return by_setting && (!by_pools || by_setting < by_pools) ? by_setting : by_pools;
+    return shorter(memory_config()->idle_release * NS_PER_MS, releaser.of_pools);
 }
 
 static void sleep_relocking(void)
@@ -273,7 +310,7 @@ void release_begin(const struct store *store)
     if (!time)
         return;
     mutex_lock(&releaser.lock);
-    if (!releaser.of_pools || time < releaser.of_pools) {
+    if (shorter(time, releaser.of_pools) != releaser.of_pools) {
         releaser.of_pools = time;
         adapt_locked();
     }
