@@ -85,8 +85,8 @@ struct forker {
     struct side side;
     pid_t thread;
     pid_t child; /* 0: it did not fork */
-    bool sends;  /* it is in a call of sendmsg() */
-    bool asked;  /* the owner knows that it wants the pool */
+    bool hears;  /* it is in a call of recvmsg() */
+    bool asked;  /* the owner has answered, so it knows that it wants the pool */
 };
 
 /* The thread's next stop. False if it has done everything, or has ended. */
@@ -106,8 +106,8 @@ static bool goes_on(struct forker *forker)
         return false;
     }
     CHECK(ptrace(GET_INFO, forker->thread, (void *)sizeof info, &info) > 0);
-    forker->asked |= forker->sends && info.op == 2;
-    forker->sends = info.op == 1 && info.number == SYS_sendmsg;
+    forker->asked |= forker->hears && info.op == 2;
+    forker->hears = info.op == 1 && info.number == SYS_recvmsg;
     return true;
 }
 
