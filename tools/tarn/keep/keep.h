@@ -58,6 +58,13 @@ void keep_restore(void);
 const struct kept_pool *keep_pools(void); /* by name */
 uint64_t kept_bytes(const struct kept_pool *pool);
 
+/* Asks a running owner, and receives the answer. False with errno. */
+bool keep_ask(int socket, const struct keep_message *request, struct keep_message *answer);
+/* Calls `take` for each pool of a running owner, by name, as KEEP_LIST gives it. False with
+ * errno. */
+bool keep_each(int socket, void (*take)(void *argument, const struct keep_message *pool),
+               void *argument);
+
 /* Listens until a signal. Gives an exit status. */
 int keep_listen(const char *path);
 

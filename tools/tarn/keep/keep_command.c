@@ -2,7 +2,6 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* `tarn keep`: serves as the owner of kept pools, or asks a running owner. */
-#include "base/utf8.h"
 #include "command.h"
 #include "json_print.h"
 #include "keep/keep.h"
@@ -82,38 +81,6 @@ static int no_owner(const char *path)
     return COMMAND_FAILED;
 }
 
-/* Asks, and receives the answer. False with errno. */
-static bool ask(int socket, const struct keep_message *request, struct keep_message *answer)
-{
-    int files[KEEP_BATCH];
-    unsigned count = 0;
-    errno = 0;
-    if (!wire_send(socket, request, NULL, 0))
-        return false;
-    bool came = wire_receive(socket, answer, files, &count) > 0;
-    while (count > 0)
-        close(files[--count]);
-    return came;
-}
-
-static void clean_text(char *text)
-{
-    for (unsigned char *at = (unsigned char *)text; *at;) {
-        unsigned length = utf8_length(at);
-        if (!length || *at < ' ' || *at == 127)
-            *at = '?';
-        at += length ? length : 1;
-    }
-}
-
-/* What other programs chose is printed as UTF-8 without control characters. */
-static void clean(struct keep_message *pool)
-{
-    clean_text(pool->name);
-    clean_text(pool->driver);
-    clean_text(pool->device);
-}
-
 static json_t *as_json(const struct keep_message *pool)
 {
     return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "name", pool->name, "driver",
@@ -132,31 +99,33 @@ static void print(const struct keep_message *pool)
            pool->driver, pool->device);
 }
 
+struct listing {
+    bool json;
+    json_t *array; /* NULL: memory was short, or text is printed */
+    unsigned count;
+};
+
+static void list_pool(void *argument, const struct keep_message *pool)
+{
+    struct listing *listing = argument;
+    listing->count++;
+    if (listing->json)
+        listing->array = append(listing->array, as_json(pool));
+    else
+        print(pool);
+}
+
 static int list(const char *path, int socket, bool json)
 {
-    struct keep_message request = keep_message(KEEP_LIST), answer;
-    json_t *all = json ? json_array() : NULL;
-    unsigned count = 0;
-    bool came = ask(socket, &request, &answer);
-    for (; came && answer.verb == KEEP_GIVES && strcmp(answer.name, request.name) > 0; count++) {
-        memcpy(request.name, answer.name, sizeof request.name);
-        clean(&answer);
-        if (json)
-            all = append(all, as_json(&answer));
-        else
-            print(&answer);
-        came = ask(socket, &request, &answer);
-    }
-    if (came && answer.verb != KEEP_OK) {
-        came = false;
-        errno = EPROTO;
-    }
-    if (!came) {
-        json_decref(all);
-        return no_owner(path);
-    }
-    bool printed = json ? json_print(all, stdout) : count || printf("no pools\n") > 0;
-    json_decref(all);
+    struct listing listing = {.json = json, .array = json ? json_array() : NULL};
+    bool came = keep_each(socket, list_pool, &listing), printed = came;
+    if (!came)
+        (void)no_owner(path);
+    else if (json)
+        printed = json_print(listing.array, stdout);
+    else if (!listing.count)
+        printed = puts("no pools") >= 0;
+    json_decref(listing.array);
     return printed ? COMMAND_OK : COMMAND_FAILED;
 }
 
@@ -164,7 +133,7 @@ static int drop(const char *path, int socket, const char *name)
 {
     struct keep_message request = keep_message(KEEP_DROP), answer;
     memcpy(request.name, name, strlen(name));
-    if (!ask(socket, &request, &answer))
+    if (!keep_ask(socket, &request, &answer))
         return no_owner(path);
     if (answer.verb == KEEP_OK)
         return COMMAND_OK;
@@ -184,6 +153,8 @@ static int run(int argc, char **argv)
         return command_usage_error("keep", "no socket was named: --socket PATH, or TARN_KEEP");
     if (arguments.list && arguments.drop)
         return command_usage_error("keep", "--list and --drop exclude each other");
+    if (arguments.json && !arguments.list)
+        return command_usage_error("keep", "--json goes with --list");
     if (!arguments.list && !arguments.drop)
         return keep_listen(arguments.socket);
     int socket = wire_connect(arguments.socket);

@@ -230,6 +230,7 @@ bool fleet_make(const struct top_list *list, const struct fleet *before, enum fl
         done = take_entry(fleet, i, before);
     if (done)
         devices_ask_monitor(fleet, monitor);
+    done = done && fleet_ask_owner(fleet);
     if (done && fleet->share_count)
         qsort_r(fleet->shares, fleet->share_count, sizeof *fleet->shares, compare_shares,
                 &(struct order){.fleet = fleet, .by = order});
@@ -241,6 +242,7 @@ void fleet_finish(struct fleet *fleet)
 {
     free(fleet->devices);
     free(fleet->shares);
+    free(fleet->kept);
     *fleet = (struct fleet){0};
 }
 

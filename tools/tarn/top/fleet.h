@@ -9,6 +9,8 @@
 
 #include "top/top.h"
 
+#include <tarn/keep.h>
+
 /* A device of the machine that a process publishes. UUID "": of a driver that has none; then it is
  * that process's alone. */
 struct fleet_device {
@@ -30,8 +32,17 @@ struct fleet_share {
     int samples;
 };
 
+/* A pool of the owner that TARN_KEEP names: memory that a process has, or that waits for one. */
+struct fleet_kept {
+    char name[TARN_KEEP_NAME_BYTES], device[52];
+    uint64_t bytes, blocks; /* of its segments; sealed ones */
+    int64_t process;        /* 0: none has it */
+};
+
 struct fleet {
     const struct top_list *list;
+    struct fleet_kept *kept;
+    size_t kept_count;
     struct fleet_device *devices;
     struct fleet_share
         *shares; /* of devices that are in use, and one of each process that uses none: its `of` is
@@ -70,7 +81,11 @@ double fleet_part(const struct fleet *fleet, const struct fleet_share *share);
  * UUID. */
 const char *fleet_device_name(const struct fleet_device *device);
 
-/* Tables of processes and of devices. `look->device` counts for nothing here. */
+/* fleet_kept.c: asks the owner of kept pools, if TARN_KEEP names one that answers soon. False where
+ * memory is short. */
+bool fleet_ask_owner(struct fleet *fleet);
+
+/* Tables of processes, of devices and of kept pools. `look->device` counts for nothing here. */
 void fleet_frame(struct top_frame *frame, const struct fleet *fleet, const struct top_look *look);
 
 /* fleet_nvml.c: what the vendor's monitor says of a device. */

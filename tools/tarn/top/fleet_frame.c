@@ -137,6 +137,27 @@ static void say_devices(struct top_frame *frame, const struct fleet *fleet,
     top_table_end(frame, look, table, 0);
 }
 
+static void say_kept(struct top_frame *frame, const struct fleet *fleet,
+                     const struct top_look *look)
+{
+    static const struct top_column columns[] = {{"KEPT POOL", 0},
+                                                {"DEVICE", 0},
+                                                {"RESERVED", SCOLS_FL_RIGHT},
+                                                {"SEALED", SCOLS_FL_RIGHT},
+                                                {"PROCESS", SCOLS_FL_RIGHT}};
+    struct libscols_table *table = top_table_begin(columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < fleet->kept_count && !frame->failed; i++) {
+        const struct fleet_kept *pool = &fleet->kept[i];
+        char process[24] = "none";
+        struct units_text bytes = units_bytes(pool->bytes), blocks = units_count(pool->blocks);
+        if (pool->process)
+            snprintf(process, sizeof process, "%" PRIi64, pool->process);
+        const char *cells[] = {pool->name, pool->device, bytes.text, blocks.text, process};
+        top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
+    }
+    top_table_end(frame, look, table, 0);
+}
+
 /* What all processes have together, and the device with the least part free. A process that was
  * writing its page as long as the list waits for pages is counted apart. */
 static void say_verdict(struct top_frame *frame, const struct fleet *fleet,
@@ -179,9 +200,12 @@ void fleet_frame(struct top_frame *frame, const struct fleet *fleet, const struc
     frame->length = 0;
     frame->failed = false;
     say_verdict(frame, fleet, look);
-    say_shares(frame, fleet, look);
+    if (fleet->share_count)
+        say_shares(frame, fleet, look);
     if (fleet->device_count)
         say_devices(frame, fleet, look);
+    if (fleet->kept_count)
+        say_kept(frame, fleet, look);
     while (frame->length > 1 && frame->text[frame->length - 2] == '\n')
         frame->text[--frame->length] = '\0'; /* no empty line at the end */
 }

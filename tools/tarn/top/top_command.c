@@ -31,7 +31,8 @@ static const char help[] =
     "its tarn memory per device; for each device what these processes have besides tarn, what "
     "others have, and what "
     "is\n"
-    "free.\n"
+    "free. Pools that outlive their processes are shown too, if TARN_KEEP names their owner "
+    "(`tarn keep`).\n"
     "\n"
     "A process publishes if it was started with TARN_LIVE=1 in its environment, or if it calls "
     "tarn_live_start(). A\n"
@@ -257,7 +258,7 @@ static int list_once(const struct arguments *arguments)
                 fleet_make(&list, NULL, arguments->order, &fleet);
     if (done && arguments->json) {
         done = top_json_list(stdout, &fleet);
-    } else if (done && fleet.share_count) {
+    } else if (done && (fleet.share_count || fleet.kept_count)) {
         fleet_frame(&frame, &fleet, &look);
         done = !frame.failed && fwrite(frame.text, 1, frame.length, stdout) == frame.length;
     } else if (done) {

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Asks a running owner of kept pools. What other programs chose is made UTF-8 without control
+ * characters. */
+#include "base/utf8.h"
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+bool keep_ask(int socket, const struct keep_message *request, struct keep_message *answer)
+{
+    int files[KEEP_BATCH];
+    unsigned count = 0;
+    errno = 0;
+    if (!wire_send(socket, request, NULL, 0))
+        return false;
+    bool came = wire_receive(socket, answer, files, &count) > 0;
+    while (count > 0)
+        close(files[--count]);
+    return came;
+}
+
+static void clean_text(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at;) {
+        unsigned length = utf8_length(at);
+        if (!length || *at < ' ' || *at == 127)
+            *at = '?';
+        at += length ? length : 1;
+    }
+}
+
+static void clean(struct keep_message *pool)
+{
+    clean_text(pool->name);
+    clean_text(pool->driver);
+    clean_text(pool->device);
+}
+
+bool keep_each(int socket, void (*take)(void *argument, const struct keep_message *pool),
+               void *argument)
+{
+    struct keep_message request = keep_message(KEEP_LIST), answer;
+    while (keep_ask(socket, &request, &answer)) {
+        if (answer.verb == KEEP_OK)
+            return true;
+        if (answer.verb != KEEP_GIVES || strcmp(answer.name, request.name) <= 0) {
+            errno = EPROTO;
+            return false;
+        }
+        memcpy(request.name, answer.name, sizeof request.name);
+        clean(&answer);
+        take(argument, &answer);
+    }
+    return false;
+}
