@@ -5,9 +5,12 @@
  * has no descriptors left, or no time. Nobody waits for the others, and what was sealed stays. */
 #include "keep_message.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -303,6 +306,60 @@ static void an_owner_that_does_not_answer_is_given_up(void **state)
     nothing_is_left(0);
 }
 
+/* ---- An owner of another user ---- */
+
+enum { USER = 65533, OTHER_USER = 65534 };
+
+static char path_of_user[64];
+
+static void connect_as_other_user(void)
+{
+    CHECK(setuid(OTHER_USER) == 0);
+    CHECK(wire_connect(path_of_user) < 0 && errno == EPERM);
+}
+
+static void connect_as_same_user(void)
+{
+    CHECK(setuid(USER) == 0);
+    int server = wire_connect(path_of_user);
+    CHECK(server >= 0 && close(server) == 0);
+}
+
+static void listen_and_wait(int told)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    strcpy(name.sun_path, path_of_user);
+    CHECK(setuid(USER) == 0);
+    int file = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    CHECK(bind(file, (struct sockaddr *)&name, sizeof name) == 0 && listen(file, 8) == 0);
+    CHECK(chmod(path_of_user, 0666) == 0 && write(told, "", 1) == 1);
+    for (;;)
+        pause();
+}
+
+/* Whoever makes a socket where an owner is expected gets no pools of others. */
+static void an_owner_of_another_user_is_refused(void **state)
+{
+    (void)state;
+    int ends[2];
+    char byte;
+    if (geteuid() != 0)
+        skip(); /* only root can be another user */
+    snprintf(path_of_user, sizeof path_of_user, "/tmp/tarn-user-%d", (int)getpid());
+    CHECK(pipe(ends) == 0);
+    pid_t listener = fork();
+    if (listener == 0)
+        listen_and_wait(ends[1]);
+    CHECK(read(ends[0], &byte, 1) == 1);
+    in_child(connect_as_other_user);
+    in_child(connect_as_same_user);
+    int server = wire_connect(path_of_user); /* root */
+    CHECK(server >= 0 && close(server) == 0);
+    CHECK(kill(listener, SIGKILL) == 0 && waitpid(listener, NULL, 0) == listener);
+    CHECK(unlink(path_of_user) == 0);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
 /* ---- The test ---- */
 
 static int prepare(void **state)
@@ -331,6 +388,7 @@ int main(int argc, char **argv)
         TEST(a_pool_that_is_refused_is_none),
         TEST(a_process_without_descriptors_says_so),
         TEST(an_owner_that_does_not_answer_is_given_up),
+        cmocka_unit_test(an_owner_of_another_user_is_refused),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

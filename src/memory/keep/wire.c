@@ -123,6 +123,17 @@ int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH]
     return -1;
 }
 
+/* Whether the owner at a socket is of this user, or of root. Root trusts it in any case. */
+static bool is_trusted(int file)
+{
+    struct ucred owner;
+    socklen_t size = sizeof owner;
+    if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0)
+        return false;
+    errno = EPERM;
+    return owner.uid == geteuid() || owner.uid == 0 || geteuid() == 0;
+}
+
 int wire_connect(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -138,7 +149,7 @@ int wire_connect(const char *path)
         return file;
     if (setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 &&
         setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
-        connect(file, (struct sockaddr *)&name, sizeof name) == 0)
+        connect(file, (struct sockaddr *)&name, sizeof name) == 0 && is_trusted(file))
         return file;
     int code = errno;
     close(file);

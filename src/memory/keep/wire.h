@@ -88,7 +88,7 @@ bool wire_send(int socket, const struct keep_message *message, const int *files,
 int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH], unsigned *count);
 
 /* Opens a connection to an owner, for requests that wait no longer than wire_patience_ms. -1 with
- * errno. */
+ * errno: EPERM for an owner of another user. */
 int wire_connect(const char *path);
 
 #endif
