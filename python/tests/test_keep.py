@@ -79,6 +79,61 @@ def test_a_pool_becomes_a_file(owner, tmp_path):
     other.close()
 
 
+SAVES = """
+import os, threading, numpy, tarn
+path, same = os.environ["SAVE_TO"], bool(os.environ["SAME"])
+pools = [tarn.keep(f"pool {i}", segment=8 << 20) for i in range(1 if same else 3)]
+for i, pool in enumerate(pools):
+    block = pool.alloc(2 << 20)
+    numpy.asarray(block)[:] = 7 + i
+    pool.seal(block, "layer.0")
+others = []
+
+def save(pool):
+    for _ in range(5):
+        try:
+            pool.save(path)
+        except tarn.BusyError:
+            assert same
+        except BaseException as error:
+            others.append(error)
+
+threads = [threading.Thread(target=save, args=(pools[i % len(pools)],)) for i in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not others, others
+assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+copy = tarn.keep("copy", segment=8 << 20)
+copy.load(path)
+found = numpy.asarray(copy.sealed("layer.0"))
+assert found[0] in range(7, 7 + len(pools)) and (found == found[0]).all()
+print("loaded")
+"""
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_threads_save_to_one_path(owner, python, tmp_path, same):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    assert python(SAVES, SAVE_TO=str(folder / "weights.pool"), SAME="1" if same else "") == "loaded\n"
+
+
+def test_a_saved_file_has_the_mode_of_a_new_one_or_of_the_one_before(owner, python, tmp_path):
+    python(f"""
+        import os, tarn
+        os.umask(0o027)
+        pool, path = tarn.keep("weights"), {str(tmp_path / ("weights" * 36)[:250])!r}
+        pool.save(path)
+        assert os.stat(path).st_mode & 0o777 == 0o640
+        os.chmod(path, 0o622)
+        pool.save(path)
+        assert os.stat(path).st_mode & 0o777 == 0o622
+        pool.close()
+    """)
+
+
 ARRAYS = """
 import os, signal, numpy, tarn
 pool = tarn.keep("weights", segment=8 << 20)

@@ -6,13 +6,14 @@
 
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 from weakref import ref
 
 from . import _c
 from ._entered import Enterable, Entry, guards, scopes
+from ._files import replacing
 from ._integers import integer
 from ._library import lib
 from .devices import Device, DeviceLike, Event, StreamLike, current_index, current_value, device_index, stream_value
@@ -209,17 +210,10 @@ class Pool(Owning, Enterable):
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the sealed blocks of a kept pool to a file: their names, data, contents and checksums. A file that was there is replaced
-        only when all of it is written."""
-        path = os.fspath(path)
-        part = f"{path}.{os.getpid()}.part"
-        try:
-            with open(part, "w+b") as file:
-                check(lib.tarn_pool_save(self.pointer, file.fileno()))
-            os.replace(part, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-            raise
+        only when all of it is written, also where several threads or processes save to one path: the last one's stays. BusyError beside
+        another save of this pool."""
+        with replacing(path) as file:
+            check(lib.tarn_pool_save(self.pointer, file.fileno()))
 
     def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Allocates the blocks of such a file in this kept pool, and seals them: sealed() finds them by their names. InvalidArgumentError if
