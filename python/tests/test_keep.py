@@ -134,6 +134,45 @@ def test_a_saved_file_has_the_mode_of_a_new_one_or_of_the_one_before(owner, pyth
     """)
 
 
+def inodes(folder):
+    return {path.name: path.lstat().st_ino for path in folder.iterdir()}
+
+
+def test_only_regular_files_are_replaced(owner, tmp_path):
+    """A link stays, and what it leads to is replaced."""
+    pool = tarn.keep("weights", segment=8 << 20)
+    pool.save(tmp_path / "file")
+    saved = (tmp_path / "file").read_bytes()
+    for target in ("file", "none yet"):
+        for link in ("link", "link to link"):
+            (tmp_path / link).symlink_to(target if link == "link" else "link")
+        (tmp_path / "file").write_bytes(b"old")
+        pool.save(tmp_path / "link to link")
+        assert (tmp_path / target).read_bytes() == saved and (tmp_path / "link").is_symlink() and (tmp_path / "link to link").is_symlink()
+        (tmp_path / "link").unlink()
+        (tmp_path / "link to link").unlink()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to fifo").symlink_to("fifo")
+    (tmp_path / "round").symlink_to("round")
+    with open(tmp_path / "file") as file:
+        (tmp_path / "open file").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        (tmp_path / "to open file").symlink_to("open file")
+        before = inodes(tmp_path)
+        for name in ("fifo", "to fifo", "folder"):
+            with pytest.raises(tarn.SystemCallError, match=f"{name} exists and is not a regular file"):
+                pool.save(tmp_path / name)
+        for path in (tmp_path / "open file", tmp_path / "to open file", f"/proc/self/fd/{file.fileno()}"):
+            with pytest.raises(tarn.SystemCallError, match="is in /proc"):
+                pool.save(path)
+        with pytest.raises(OSError):
+            pool.save(tmp_path / "round")
+        with pytest.raises(FileNotFoundError):
+            pool.save(tmp_path / "nowhere" / "file")
+    assert inodes(tmp_path) == before
+    pool.close()
+
+
 ARRAYS = """
 import os, signal, numpy, tarn
 pool = tarn.keep("weights", segment=8 << 20)

@@ -210,8 +210,8 @@ class Pool(Owning, Enterable):
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the sealed blocks of a kept pool to a file: their names, data, contents and checksums. A file that was there is replaced
-        only when all of it is written, also where several threads or processes save to one path: the last one's stays. BusyError beside
-        another save of this pool."""
+        only when all of it is written, also where several threads or processes save to one path: the last one's stays. Of a link the
+        target is replaced. SystemCallError for what is not a regular file, BusyError beside another save of this pool."""
         with replacing(path) as file:
             check(lib.tarn_pool_save(self.pointer, file.fileno()))
 
