@@ -17,7 +17,7 @@ from ._files import replacing
 from ._integers import integer
 from ._library import lib
 from .devices import Device, DeviceLike, Event, StreamLike, current_index, current_value, device_index, stream_value
-from .errors import InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
+from .errors import BusyError, InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
 from .memory import Block, View, alloc, end_shared_scopes, shared_scopes
 from .stats import flatten
 
@@ -363,7 +363,12 @@ def keep(name: str, device: DeviceLike = None, *, socket: Optional[str] = None, 
                                    stream=stream_value(stream, index))
     kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
     pointer = c_void_p()
-    check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
+    try:
+        check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
+    except BusyError as error:
+        if str(error).endswith(f": process {os.getpid()} has it"):  # as the owner says it
+            raise BusyError(f"{error}, which is this process: use its Pool; after a tarn.torch.keep() that failed, call that again") from None
+        raise
     pool = Pool._of(pointer)
     pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
     return pool
