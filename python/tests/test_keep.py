@@ -239,3 +239,84 @@ def test_what_is_wrong_is_said(tmp_path):
     assert block.ptr
     with pytest.raises(ValueError):
         pool.seal(block, "name", bytes(65))
+
+
+def test_a_nul_in_a_name_is_refused(owner):
+    """C would read the name up to it. The data of a block may have one."""
+    with pytest.raises(ValueError, match="name: a NUL"):
+        tarn.keep("a\0b")
+    with pytest.raises(ValueError, match="socket: a NUL"):
+        tarn.keep("weights", socket="a\0b")
+    pool = tarn.keep("weights", segment=8 << 20)
+    block = pool.alloc(1000)
+    with pytest.raises(ValueError, match="name: a NUL"):
+        pool.seal(block, "a\0b")
+    sealed = pool.seal(block, "a", b"b\0c")
+    assert sealed.data == pool.sealed("a").data == b"b\0c" + bytes(61)
+    with pytest.raises(ValueError, match="name: a NUL"):
+        pool.sealed("a\0b")
+    sealed.free()
+    pool.close()
+
+
+def test_arguments_of_other_types_are_named(owner, tmp_path):
+    pool = tarn.keep("weights", segment=8 << 20, socket=tmp_path / "keep", wait=0.5)
+    block = pool.alloc(1000)
+    for argument, call in {"name: a str is wanted, not 3": lambda: tarn.keep(3),
+                           "wait: a number of seconds is wanted, not '3'": lambda: tarn.keep("weights", wait="3"),
+                           "socket: a path is wanted, not 3": lambda: tarn.keep("weights", socket=3),
+                           "name: a str is wanted, not b'x'": lambda: pool.seal(block, b"x"),
+                           "name: a str is wanted, not None": lambda: pool.sealed(None),
+                           "data: a bytes object is wanted, not 'text'": lambda: pool.seal(block, "x", "text")}.items():
+        with pytest.raises(TypeError, match=f"^{argument}$"):
+            call()
+    pool.seal(block, "x", bytearray(b"data")).free()
+    pool.close()
+
+
+def test_a_block_has_one_end(owner):
+    """All objects of a sealed block know that it was freed, or unsealed: the next block may have its address."""
+    pool = tarn.keep("weights", segment=8 << 20)
+    for end in (tarn.SealedBlock.free, lambda sealed: sealed.unseal().close()):
+        first = pool.seal(pool.alloc(5 << 20), "x")
+        second, third = pool.sealed("x"), pool.sealed("x")
+        address = first.ptr
+        third.close()
+        assert first.ptr == second.ptr == pool.sealed("x").ptr and not third.ptr
+        end(second)
+        assert not first.ptr
+        block = pool.alloc(5 << 20)
+        assert block.ptr == address
+        first.free()
+        third.free()
+        assert [live.address for live in pool.blocks()] == [address]
+        again = pool.seal(block, "x")
+        assert not first.ptr and pool.sealed("x").ptr == again.ptr == address
+        again.free()
+    pool.close()
+
+
+def test_the_end_of_a_block_is_said(owner):
+    pool = tarn.keep("weights", segment=8 << 20)
+    array = pool.alloc(1000)
+    closed, freed = pool.seal(array.view((1000,)), "x"), pool.sealed("x")
+    closed.close()
+    freed.free()
+    for sealed, words in ((closed, "the object of the sealed block 'x' was closed"), (freed, "the sealed block 'x' was freed or unsealed")):
+        with pytest.raises(ValueError, match=words):
+            sealed.array
+        with pytest.raises(ValueError, match=words):
+            sealed.unseal()
+    pool.close()
+
+
+def test_a_pool_seals_no_block_of_another(owner):
+    pool, other = tarn.keep("weights", segment=8 << 20), tarn.keep("others", segment=8 << 20)
+    block = pool.alloc(1000)
+    for wrong in (other, tarn.Pool()):
+        with pytest.raises(tarn.InvalidArgumentError, match="not one of <tarn.Pool"):
+            wrong.seal(block, "x")
+    assert block.ptr
+    tarn.Pool.find(*pool.id).seal(block, "x").free()
+    pool.close()
+    other.close()

@@ -253,7 +253,7 @@ def _leave(pool: Pool, key: Tuple[str, str, int]) -> None:
 
 
 def keep(module: Any, pool: Union[str, Pool], *, load: Optional[Callable[[], Any]] = None, prefix: str = "", device: Any = None,
-         socket: Optional[str] = None, segment: int = 0, wait: float = 0) -> KeptModule:
+         socket: Union[str, "os.PathLike[str]", None] = None, segment: int = 0, wait: float = 0) -> KeptModule:
     """Puts the parameters and buffers of a module into the pool that an owner, `tarn keep`, keeps under a name, so that they outlive the
     process; or gives the module those that another process has put there, at the same addresses where that is possible.
 
