@@ -133,8 +133,9 @@ TARN_API tarn_status tarn_pool_save(tarn_pool *pool, int file);
  * pool is released. The file must not change meanwhile. It may be open for reading only, and come
  * from a machine of the same byte order.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool is not a kept pool, or has a sealed block of a name in
- *                                the file; the descriptor is not a regular file's; the file was
- *                                not finished, is broken or is another one; the text says which
+ *                                the file; the descriptor is not a regular file's that is open
+ *                                for reading; the file was not finished, is broken or is another
+ *                                one; the text says which
  *   TARN_ERROR_OUT_OF_MEMORY     and other failures of an allocation
  *   TARN_ERROR_NO_ROOM           the pool would have more than 32,768 sealed blocks
  *   TARN_ERROR_BUSY, TARN_ERROR_CAPTURE, TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_SYSTEM,

@@ -79,6 +79,100 @@ def test_a_pool_becomes_a_file(owner, tmp_path):
     other.close()
 
 
+SAVES = """
+import os, threading, numpy, tarn
+path, same = os.environ["SAVE_TO"], bool(os.environ["SAME"])
+pools = [tarn.keep(f"pool {i}", segment=8 << 20) for i in range(1 if same else 3)]
+for i, pool in enumerate(pools):
+    block = pool.alloc(2 << 20)
+    numpy.asarray(block)[:] = 7 + i
+    pool.seal(block, "layer.0")
+others = []
+
+def save(pool):
+    for _ in range(5):
+        try:
+            pool.save(path)
+        except tarn.BusyError:
+            assert same
+        except BaseException as error:
+            others.append(error)
+
+threads = [threading.Thread(target=save, args=(pools[i % len(pools)],)) for i in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not others, others
+assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+copy = tarn.keep("copy", segment=8 << 20)
+copy.load(path)
+found = numpy.asarray(copy.sealed("layer.0"))
+assert found[0] in range(7, 7 + len(pools)) and (found == found[0]).all()
+print("loaded")
+"""
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_threads_save_to_one_path(owner, python, tmp_path, same):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    assert python(SAVES, SAVE_TO=str(folder / "weights.pool"), SAME="1" if same else "") == "loaded\n"
+
+
+def test_a_saved_file_has_the_mode_of_a_new_one_or_of_the_one_before(owner, python, tmp_path):
+    python(f"""
+        import os, tarn
+        os.umask(0o027)
+        pool, path = tarn.keep("weights"), {str(tmp_path / ("weights" * 36)[:250])!r}
+        pool.save(path)
+        assert os.stat(path).st_mode & 0o777 == 0o640
+        os.chmod(path, 0o622)
+        pool.save(path)
+        assert os.stat(path).st_mode & 0o777 == 0o622
+        pool.close()
+    """)
+
+
+def inodes(folder):
+    return {path.name: path.lstat().st_ino for path in folder.iterdir()}
+
+
+def test_only_regular_files_are_replaced(owner, tmp_path):
+    """A link stays, and what it leads to is replaced."""
+    pool = tarn.keep("weights", segment=8 << 20)
+    pool.save(tmp_path / "file")
+    saved = (tmp_path / "file").read_bytes()
+    for target in ("file", "none yet"):
+        for link in ("link", "link to link"):
+            (tmp_path / link).symlink_to(target if link == "link" else "link")
+        (tmp_path / "file").write_bytes(b"old")
+        pool.save(tmp_path / "link to link")
+        assert (tmp_path / target).read_bytes() == saved and (tmp_path / "link").is_symlink() and (tmp_path / "link to link").is_symlink()
+        (tmp_path / "link").unlink()
+        (tmp_path / "link to link").unlink()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to fifo").symlink_to("fifo")
+    (tmp_path / "round").symlink_to("round")
+    with open(tmp_path / "file") as file:
+        (tmp_path / "open file").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        (tmp_path / "to open file").symlink_to("open file")
+        before = inodes(tmp_path)
+        for name in ("fifo", "to fifo", "folder"):
+            with pytest.raises(tarn.SystemCallError, match=f"{name} exists and is not a regular file"):
+                pool.save(tmp_path / name)
+        for path in (tmp_path / "open file", tmp_path / "to open file", f"/proc/self/fd/{file.fileno()}"):
+            with pytest.raises(tarn.SystemCallError, match="is in /proc"):
+                pool.save(path)
+        with pytest.raises(OSError):
+            pool.save(tmp_path / "round")
+        with pytest.raises(FileNotFoundError):
+            pool.save(tmp_path / "nowhere" / "file")
+    assert inodes(tmp_path) == before
+    pool.close()
+
+
 ARRAYS = """
 import os, signal, numpy, tarn
 pool = tarn.keep("weights", segment=8 << 20)
@@ -145,3 +239,84 @@ def test_what_is_wrong_is_said(tmp_path):
     assert block.ptr
     with pytest.raises(ValueError):
         pool.seal(block, "name", bytes(65))
+
+
+def test_a_nul_in_a_name_is_refused(owner):
+    """C would read the name up to it. The data of a block may have one."""
+    with pytest.raises(ValueError, match="name: a NUL"):
+        tarn.keep("a\0b")
+    with pytest.raises(ValueError, match="socket: a NUL"):
+        tarn.keep("weights", socket="a\0b")
+    pool = tarn.keep("weights", segment=8 << 20)
+    block = pool.alloc(1000)
+    with pytest.raises(ValueError, match="name: a NUL"):
+        pool.seal(block, "a\0b")
+    sealed = pool.seal(block, "a", b"b\0c")
+    assert sealed.data == pool.sealed("a").data == b"b\0c" + bytes(61)
+    with pytest.raises(ValueError, match="name: a NUL"):
+        pool.sealed("a\0b")
+    sealed.free()
+    pool.close()
+
+
+def test_arguments_of_other_types_are_named(owner, tmp_path):
+    pool = tarn.keep("weights", segment=8 << 20, socket=tmp_path / "keep", wait=0.5)
+    block = pool.alloc(1000)
+    for argument, call in {"name: a str is wanted, not 3": lambda: tarn.keep(3),
+                           "wait: a number of seconds is wanted, not '3'": lambda: tarn.keep("weights", wait="3"),
+                           "socket: a path is wanted, not 3": lambda: tarn.keep("weights", socket=3),
+                           "name: a str is wanted, not b'x'": lambda: pool.seal(block, b"x"),
+                           "name: a str is wanted, not None": lambda: pool.sealed(None),
+                           "data: a bytes object is wanted, not 'text'": lambda: pool.seal(block, "x", "text")}.items():
+        with pytest.raises(TypeError, match=f"^{argument}$"):
+            call()
+    pool.seal(block, "x", bytearray(b"data")).free()
+    pool.close()
+
+
+def test_a_block_has_one_end(owner):
+    """All objects of a sealed block know that it was freed, or unsealed: the next block may have its address."""
+    pool = tarn.keep("weights", segment=8 << 20)
+    for end in (tarn.SealedBlock.free, lambda sealed: sealed.unseal().close()):
+        first = pool.seal(pool.alloc(5 << 20), "x")
+        second, third = pool.sealed("x"), pool.sealed("x")
+        address = first.ptr
+        third.close()
+        assert first.ptr == second.ptr == pool.sealed("x").ptr and not third.ptr
+        end(second)
+        assert not first.ptr
+        block = pool.alloc(5 << 20)
+        assert block.ptr == address
+        first.free()
+        third.free()
+        assert [live.address for live in pool.blocks()] == [address]
+        again = pool.seal(block, "x")
+        assert not first.ptr and pool.sealed("x").ptr == again.ptr == address
+        again.free()
+    pool.close()
+
+
+def test_the_end_of_a_block_is_said(owner):
+    pool = tarn.keep("weights", segment=8 << 20)
+    array = pool.alloc(1000)
+    closed, freed = pool.seal(array.view((1000,)), "x"), pool.sealed("x")
+    closed.close()
+    freed.free()
+    for sealed, words in ((closed, "the object of the sealed block 'x' was closed"), (freed, "the sealed block 'x' was freed or unsealed")):
+        with pytest.raises(ValueError, match=words):
+            sealed.array
+        with pytest.raises(ValueError, match=words):
+            sealed.unseal()
+    pool.close()
+
+
+def test_a_pool_seals_no_block_of_another(owner):
+    pool, other = tarn.keep("weights", segment=8 << 20), tarn.keep("others", segment=8 << 20)
+    block = pool.alloc(1000)
+    for wrong in (other, tarn.Pool()):
+        with pytest.raises(tarn.InvalidArgumentError, match="not one of <tarn.Pool"):
+            wrong.seal(block, "x")
+    assert block.ptr
+    tarn.Pool.find(*pool.id).seal(block, "x").free()
+    pool.close()
+    other.close()

@@ -218,6 +218,93 @@ def test_another_model_is_refused(process):
     assert process(LATER) == first
 
 
+def test_after_another_model_the_right_one_is_kept(process):
+    """The pool of the call that was refused stays with the process."""
+    first = process(FIRST)
+    assert process("""
+        for _ in range(2):
+            refuses(OTHER[1], on_meta(OTHER[0]), "weights", wait=20)
+        model = on_meta()
+        assert tarn.torch.keep(model, "weights", load=never).adopted
+        check(model)
+        print(said(model))
+        die()
+    """) == first
+    assert process(LATER) == first
+
+
+FAILS = """
+    whole = dict(tensors(build()))
+    model = on_meta()
+    before = {name: (id(tensor), tensor.is_meta) for name, tensor in tensors(model).items()}
+    assert all(is_meta for _, is_meta in before.values())
+
+    def fails(**options):
+        try:
+            tarn.torch.keep(model, "weights", segment=8 << 20, **options)
+        except (InterruptedError, KeyboardInterrupt) as error:
+            caught = error  # with its frames
+        else:
+            raise AssertionError("no error")
+        assert {name: (id(tensor), tensor.is_meta) for name, tensor in tensors(model).items()} == before
+        return caught
+"""
+AGAIN = """
+    kept = tarn.torch.keep(model, "weights", load=lambda: whole, segment=8 << 20)
+    assert kept[:3] == (False, False, KEPT) and len(kept.pool.blocks()) == KEPT
+    check(model)
+    print(said(model))
+    die()
+"""
+
+
+@pytest.mark.parametrize("error", ["InterruptedError", "KeyboardInterrupt"])
+def test_a_load_that_fails_leaves_nothing_and_may_come_again(process, error):
+    first = process(FAILS + f"""
+    def load():
+        for i, pair in enumerate(whole.items()):
+            if i == len(whole) - 1:
+                raise {error}
+            yield pair
+
+    caught = [fails(load=load), fails(load=load)]
+    pool = tarn.keep("weights")
+    assert not pool.kept.adopted  # the one before has ended
+    pool.close()
+    """ + AGAIN)
+    assert process(LATER) == first
+
+
+def test_a_seal_that_fails_leaves_nothing_and_may_come_again(process):
+    """The pool has the block of another module, so it stays with the process."""
+    process("""
+        pool = tarn.keep("weights", segment=8 << 20)
+        pool.seal(pool.alloc(1000), "of another module")
+        die()
+    """)
+    first = process(FAILS + """
+    seal, calls = tarn.Pool.seal, []
+
+    def seal_one(pool, *arguments):
+        calls.append(pool)
+        if len(calls) == KEPT:
+            raise InterruptedError
+        return seal(pool, *arguments)
+
+    tarn.Pool.seal = seal_one
+    caught = fails(load=lambda: whole, wait=20)
+    tarn.Pool.seal = seal
+    assert len(calls) == KEPT and len(calls[0].blocks()) == 1
+    try:
+        tarn.keep("weights")
+    except tarn.BusyError as error:
+        assert "which is this process" in str(error), error
+    else:
+        raise AssertionError("no error")
+    """ + AGAIN.replace("== KEPT\n", "== KEPT + 1\n"))
+    assert process(LATER) == first
+
+
 @with_pytorch
 def test_another_type_is_refused(process):
     first = process(FIRST)

@@ -232,17 +232,23 @@ static void a_descriptor_must_be_one_of_a_file(void **state)
 {
     (void)state;
     int ends[2], folder = open("/tmp", O_RDONLY), reads = open_image(O_RDONLY),
-                 writes = open_image(O_WRONLY);
+                 writes = open_image(O_WRONLY), names = open_image(O_PATH);
     tarn_kept kept;
     tarn_pool *pool = keep("weights", &kept), *other = NULL;
     CHECK(pipe(ends) == 0 && folder >= 0);
-    int wrong[] = {-1, 100000, folder, ends[0], ends[1], writes};
+    int wrong[] = {-1, 100000, folder, ends[0], ends[1], writes, names};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         GIVES(tarn_pool_save(pool, wrong[i]), TARN_ERROR_INVALID_ARGUMENT);
         GIVES(tarn_pool_load(pool, wrong[i]), TARN_ERROR_INVALID_ARGUMENT);
     }
-    GIVES(tarn_pool_save(pool, reads), TARN_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(tarn_last_error(), "not open for reading and writing"));
+    for (int i = 0; i < 3; i++) {
+        GIVES(tarn_pool_save(pool, (int[]){reads, writes, names}[i]), TARN_ERROR_INVALID_ARGUMENT);
+        CHECK(strstr(tarn_last_error(), "not open for reading and writing"));
+    }
+    for (int i = 0; i < 2; i++) {
+        GIVES(tarn_pool_load(pool, i ? names : writes), TARN_ERROR_INVALID_ARGUMENT);
+        CHECK(strstr(tarn_last_error(), "not open for reading"));
+    }
     OK(tarn_pool_create(NULL, &other));
     GIVES(tarn_pool_save(other, reads), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(tarn_last_error(), "tarn_pool_keep()"));
@@ -254,6 +260,7 @@ static void a_descriptor_must_be_one_of_a_file(void **state)
     close(folder);
     close(reads);
     close(writes);
+    close(names);
 }
 
 static void a_name_that_the_pool_has_is_refused(void **state)

@@ -6,17 +6,20 @@
 
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+from numbers import Real
+from threading import Lock
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
-from . import _c
+from . import _c, _texts
 from ._entered import Enterable, Entry, guards, scopes
+from ._files import replacing
 from ._integers import integer
 from ._library import lib
 from .devices import Device, DeviceLike, Event, StreamLike, current_index, current_value, device_index, stream_value
-from .errors import InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
+from .errors import BusyError, InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
 from .memory import Block, View, alloc, end_shared_scopes, shared_scopes
 from .stats import flatten
 
@@ -101,16 +104,54 @@ def array_data(typestr: str, shape: Tuple[int, ...]) -> bytes:
     return f"{typestr} {','.join(str(length) for length in shape)}".encode()
 
 
+class _Seal:
+    """A seal of this process. All objects of the block share it, so that the end of the block is the end of all."""
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer  # 0 once it was freed or unsealed
+
+
+#: The seals that objects have, by the block's address and name.
+_seals: "WeakValueDictionary[Tuple[int, str], _Seal]" = WeakValueDictionary()
+_seals_lock = Lock()
+
+
+def _seal_of(pointer: int, name: str) -> _Seal:
+    with _seals_lock:
+        seal = _seals.get((pointer, name))
+        if seal is None or not seal.pointer:
+            seal = _seals[pointer, name] = _Seal(pointer)
+        return seal
+
+
 class SealedBlock(Block):
-    """A sealed block of a kept pool. It lasts longer than this object, and than the process; free() ends it."""
+    """A sealed block of a kept pool. It lasts longer than this object, and than the process; free() ends it, for all objects that
+    Pool.sealed() has given of it."""
 
     def __init__(self, pointer: int, size: int, device: int, stream: int, name: str, data: bytes) -> None:
+        self._seal: Optional[_Seal] = _seal_of(pointer, name)
         super().__init__(pointer, size, device, stream)
         self.name, self.data = name, data
 
     @property
+    def _pointer(self) -> int:
+        return self._seal.pointer if self._seal else 0
+
+    @_pointer.setter
+    def _pointer(self, pointer: int) -> None:
+        if self._seal:
+            self._seal.pointer = pointer
+
+    def _check(self) -> None:
+        if not self._seal:
+            raise ValueError(f"the object of the sealed block {self.name!r} was closed")
+        if not self._seal.pointer:
+            raise ValueError(f"the sealed block {self.name!r} was freed or unsealed")
+
+    @property
     def array(self) -> View:
         """The array that was sealed, in its type and shape. ValueError for a block that was not sealed as one."""
+        self._check()
         typestr, space, shape = self.data.rstrip(bytes(1)).decode("ascii", "replace").partition(" ")
         if not space or not re.fullmatch(r"(\d+(,\d+)*)?", shape):
             raise ValueError(f"{self.name!r} was sealed without a type and a shape: take a view()")
@@ -118,7 +159,7 @@ class SealedBlock(Block):
 
     def close(self, stream: StreamLike = None) -> None:
         """Forgets the block, which stays as it is."""
-        self._pointer = 0
+        self._seal = None
         self._lease = None
 
     def __del__(self) -> None:
@@ -130,6 +171,7 @@ class SealedBlock(Block):
 
     def unseal(self) -> Block:
         """Takes the seal off, before the block is written again. What is returned frees the block when it is closed or collected."""
+        self._check()
         check(lib.tarn_pool_block_unseal(self._pointer))
         return Block(*self._give())
 
@@ -191,6 +233,7 @@ class Pool(Owning, Enterable):
         """Seals a block of a kept pool under a name, with at most 64 bytes of `data`: a successor finds it. A view of a whole block has its
         type and shape as data, which SealedBlock.array reads. The contents are complete when `event` is; without one, the caller has waited.
         The block is closed, and what is returned has its memory."""
+        encoded, data = _texts.text("name", name), _texts.binary("data", data)
         if isinstance(block, View):
             view, block = block, block.block
             if data or view.ptr != block.ptr:
@@ -198,28 +241,23 @@ class Pool(Owning, Enterable):
             data = array_data(view.typestr, view.shape)
         if len(data) > _DATA_BYTES:
             raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
-        check(lib.tarn_pool_block_seal(block.ptr, name.encode(), data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
+        if block.ptr and tuple(self.id) != (block.info.pool.first, block.info.pool.second):
+            raise InvalidArgumentError(f"seal: the block is not one of {self!r}")
+        check(lib.tarn_pool_block_seal(block.ptr, encoded, data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
         return SealedBlock(*block._give(), name, data.ljust(_DATA_BYTES, bytes(1)))
 
     def sealed(self, name: str) -> "SealedBlock":
         """The sealed block of a name. InvalidArgumentError if there is none."""
         found = _c.tarn_sealed_block(size=sizeof(_c.tarn_sealed_block))
-        check(lib.tarn_pool_block_find(self.pointer, name.encode(), byref(found)))
+        check(lib.tarn_pool_block_find(self.pointer, _texts.text("name", name), byref(found)))
         return SealedBlock(found.pointer, found.bytes, self.device.index, current_value(self.device.index), name, bytes(found.data))
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the sealed blocks of a kept pool to a file: their names, data, contents and checksums. A file that was there is replaced
-        only when all of it is written."""
-        path = os.fspath(path)
-        part = f"{path}.{os.getpid()}.part"
-        try:
-            with open(part, "w+b") as file:
-                check(lib.tarn_pool_save(self.pointer, file.fileno()))
-            os.replace(part, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-            raise
+        only when all of it is written, also where several threads or processes save to one path: the last one's stays. Of a link the
+        target is replaced. SystemCallError for what is not a regular file, BusyError beside another save of this pool."""
+        with replacing(path) as file:
+            check(lib.tarn_pool_save(self.pointer, file.fileno()))
 
     def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Allocates the blocks of such a file in this kept pool, and seals them: sealed() finds them by their names. InvalidArgumentError if
@@ -358,18 +396,29 @@ class Pool(Owning, Enterable):
             return "<tarn.Pool, unknown>"
 
 
-def keep(name: str, device: DeviceLike = None, *, socket: Optional[str] = None, segment: int = 0, wait: float = 0,
+def _milliseconds(wait: float) -> int:
+    if not isinstance(wait, Real):
+        raise TypeError(f"wait: a number of seconds is wanted, not {wait!r:.100}")
+    return int(wait * 1000)
+
+
+def keep(name: str, device: DeviceLike = None, *, socket: Union[str, "os.PathLike[str]", None] = None, segment: int = 0, wait: float = 0,
          stream: StreamLike = None) -> Pool:
     """Takes over the pool that an owner, `tarn keep`, keeps under a name, or makes one; its `kept` says what was found. Waits at most
     `wait` seconds for the end of the process that has it, then BusyError. close() gives the memory back for ever as soon as no block
     is live; the end of the process does not."""
-    index = device_index(device)
+    encoded, index = _texts.text("name", name), device_index(device)
     options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
-                                   socket=None if socket is None else socket.encode(), wait_ms=int(wait * 1000),
+                                   socket=None if socket is None else _texts.path("socket", socket), wait_ms=_milliseconds(wait),
                                    stream=stream_value(stream, index))
     kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
     pointer = c_void_p()
-    check(lib.tarn_pool_keep(name.encode(), byref(options), byref(pointer), byref(kept)))
+    try:
+        check(lib.tarn_pool_keep(encoded, byref(options), byref(pointer), byref(kept)))
+    except BusyError as error:
+        if str(error).endswith(f": process {os.getpid()} has it"):  # as the owner says it
+            raise BusyError(f"{error}, which is this process: use its Pool; after a tarn.torch.keep() that failed, call that again") from None
+        raise
     pool = Pool._of(pointer)
     pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
     return pool

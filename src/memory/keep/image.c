@@ -118,8 +118,8 @@ static tarn_status check_file(int file, bool writes, size_t *size)
     if (mode < 0 || fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "descriptor %d is not one of a regular file",
                       file);
-    mode &= O_ACCMODE;
-    if (mode == O_WRONLY || (writes && mode != O_RDWR))
+    mode &= O_ACCMODE | O_PATH; /* with O_PATH a file is neither read nor written */
+    if (mode != O_RDWR && (writes || mode != O_RDONLY))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the file of a pool is not open for %s",
                       writes ? "reading and writing" : "reading");
     *size = (size_t)about.st_size;

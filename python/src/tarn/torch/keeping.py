@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""The tensors of a module in a kept pool. Each is a sealed block, whose data say its type and shape as those of any array do."""
+"""The tensors of a module in a kept pool. Each is a sealed block, whose data say its type and shape as those of any array do.
+
+The module gets its tensors when all of them are sealed, so a failure leaves it as it was. A pool that a failed call has taken, and cannot
+release because blocks of it are sealed, stays with the process: it is in `_left` for the next call."""
 
 import hashlib
+import os
+from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ..devices import Event, Stream
-from ..errors import InvalidArgumentError, OutOfMemoryError
+from ..devices import Event, Stream, device_index
+from ..errors import InvalidArgumentError, OutOfMemoryError, TarnError
 from ..memory import Block
 from ..pools import Pool, SealedBlock, array_data
 from ..pools import keep as _keep_pool
@@ -18,6 +23,8 @@ _TYPES = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "int64": "<i8", 
           "float8_e4m3fn": "float8_e4m3fn", "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2": "float8_e5m2",
           "float8_e5m2fnuz": "float8_e5m2fnuz", "float8_e8m0fnu": "float8_e8m0fnu"}
 _NAME_BYTES = 63
+#: Pools that failed calls have left, by their owner's socket, their name and the device.
+_left: Dict[Tuple[str, str, int], Pool] = {}
 
 
 class KeptModule(NamedTuple):
@@ -36,11 +43,12 @@ class _Slot:
     def __init__(self, key: str, tensor: Any) -> None:
         self.key, self.tensor = key, tensor
         self.places: List[Tuple[Dict[str, Any], str]] = []
-        self.is_filled = False
+        self.new: Any = None
 
-    def put(self, new: Any) -> None:
+    def put(self) -> None:
         """Makes `new` the tensor of the module. Where PyTorch allows it the object stays, so that others who refer to it have the new one."""
         import torch
+        new, self.new = self.new, None
         if torch._has_compatible_shallow_copy_type(self.tensor, new):
             self.tensor.data = new
             return
@@ -115,6 +123,7 @@ class _Filling:
         self.pool, self.is_host = pool, pool.device.driver == "host"
         self.device = torch.device("cpu" if self.is_host else f"cuda:{pool.device.index}")
         self.blocks: List[Tuple[Block, _Slot]] = []
+        self.sealed: List[SealedBlock] = []
 
     def stream(self) -> Optional[Stream]:
         import torch
@@ -146,14 +155,12 @@ class _Filling:
         if contents.is_meta:
             raise ValueError(f"keep: {slot.key} is on the device meta and has no contents: give keep() a function `load` that has it")
         if not slot.tensor.numel():
-            slot.put(torch.empty_like(slot.tensor, device=self.device))
+            slot.new = torch.empty_like(slot.tensor, device=self.device)
         else:
             block = self.alloc(slot.tensor.numel() * slot.tensor.element_size())
-            new = self.tensor(block, slot.tensor)
-            new.copy_(contents)
-            slot.put(new)
             self.blocks.append((block, slot))
-        slot.is_filled = True
+            slot.new = self.tensor(block, slot.tensor)
+            slot.new.copy_(contents)
 
     def seal(self, prefix: str) -> None:
         event = None
@@ -162,7 +169,17 @@ class _Filling:
             event.record(self.stream())
         for block, slot in self.blocks:
             data = array_data(_type_of(slot.tensor), tuple(slot.tensor.shape))
-            self.pool.seal(block, _block_name(prefix + slot.key), data, event)
+            self.sealed.append(self.pool.seal(block, _block_name(prefix + slot.key), data, event))
+
+    def undo(self) -> None:
+        """Frees what was allocated, sealed or not. No tensor over it is in the module yet."""
+        for _, slot in self.blocks:
+            slot.new = None
+        with suppress(TarnError):  # the caller has an error already
+            for sealed in self.sealed:
+                sealed.free()
+            for block, _ in self.blocks:
+                block.close()
 
 
 def _found(pool: Pool, slots: List[_Slot], prefix: str) -> Dict[str, SealedBlock]:
@@ -182,25 +199,25 @@ def _found(pool: Pool, slots: List[_Slot], prefix: str) -> Dict[str, SealedBlock
     return found
 
 
-def keep(module: Any, pool: Union[str, Pool], *, load: Optional[Callable[[], Any]] = None, prefix: str = "", device: Any = None,
-         socket: Optional[str] = None, segment: int = 0, wait: float = 0) -> KeptModule:
-    """Puts the parameters and buffers of a module into the pool that an owner, `tarn keep`, keeps under a name, so that they outlive the
-    process; or gives the module those that another process has put there, at the same addresses where that is possible.
-
-    The names of the blocks are the keys of state_dict(), after `prefix`. The first process has the contents from `load()`, which returns a
-    module, a mapping or pairs of such keys and tensors, and without `load` from the module. Later ones copy nothing and do not call `load`;
-    their module may be on the device `meta`. `adopted` in the result tells them apart. If the pool lacks a tensor of the
-    module, because a process ended before all were sealed, all are loaded and sealed again. A tensor of another shape or type is a ValueError, and nothing is changed.
-
-    `pool` is a name, with `device`, `socket`, `segment` and `wait` as for tarn.keep(), or a pool of tarn.keep() for several modules. What
-    changes the tensors later changes what is kept."""
+def _fill(filling: _Filling, slots: List[_Slot], by_key: Dict[str, _Slot], load: Optional[Callable[[], Any]], prefix: str) -> None:
+    """Gives each slot its new tensor, in sealed memory: with the contents from `load`, otherwise from the module."""
     import torch
-    if not isinstance(pool, Pool):
-        index: Optional[int] = None
-        if torch.cuda.is_available():  # the pool is of the context that PyTorch makes
-            with torch.cuda.device(device):
-                index = torch.cuda.current_device()
-        pool = _keep_pool(pool, index, socket=socket, segment=segment, wait=wait)
+    for key, contents in _contents(load()) if load else [(slot.key, slot.tensor) for slot in slots]:
+        if key not in by_key:
+            raise ValueError(f"keep: load() gives {key}, which the module does not have")
+        if by_key[key].new is None:
+            filling.fill(by_key[key], contents)
+    for slot in slots:
+        if load and slot.new is None and isinstance(slot.tensor, torch.nn.Parameter):
+            raise ValueError(f"keep: load() does not give {slot.key}")
+        if slot.new is None:
+            filling.fill(slot, slot.tensor)
+    filling.seal(prefix)
+
+
+def _keep_in(pool: Pool, module: Any, load: Optional[Callable[[], Any]], prefix: str) -> KeptModule:
+    """keep() in a pool that the process has."""
+    import torch
     if pool.kept is None:
         raise ValueError("keep: the pool is not one of tarn.keep()")
     filling = _Filling(pool)
@@ -211,20 +228,54 @@ def keep(module: Any, pool: Union[str, Pool], *, load: Optional[Callable[[], Any
     with torch.no_grad():
         if adopted:
             for slot in slots:
-                slot.put(filling.tensor(found[slot.key], slot.tensor) if slot.key in found else
-                         torch.empty_like(slot.tensor, device=filling.device))
+                slot.new = (filling.tensor(found[slot.key], slot.tensor) if slot.key in found else
+                            torch.empty_like(slot.tensor, device=filling.device))
         else:
             for block in found.values():  # of a process that ended while it sealed
                 block.free()
-            for key, contents in _contents(load()) if load else [(slot.key, slot.tensor) for slot in slots]:
-                if key not in by_key:
-                    raise ValueError(f"keep: load() gives {key}, which the module does not have")
-                if not by_key[key].is_filled:
-                    filling.fill(by_key[key], contents)
-            for slot in slots:
-                if load and not slot.is_filled and isinstance(slot.tensor, torch.nn.Parameter):
-                    raise ValueError(f"keep: load() does not give {slot.key}")
-                if not slot.is_filled:
-                    filling.fill(slot, slot.tensor)
-            filling.seal(prefix)
+            try:
+                _fill(filling, slots, by_key, load, prefix)
+            except BaseException:
+                filling.undo()
+                raise
+        for slot in slots:
+            slot.put()
     return KeptModule(adopted, pool.kept.moved, len(there), sum(slot.tensor.numel() * slot.tensor.element_size() for slot in there), pool)
+
+
+def _leave(pool: Pool, key: Tuple[str, str, int]) -> None:
+    """After a failure: releases a pool that has nothing for anyone, which ends it, and leaves another to the next call."""
+    with suppress(TarnError):
+        if pool.kept and not pool.kept.adopted and not pool.blocks():
+            pool.close()
+            return
+    _left[key] = pool
+
+
+def keep(module: Any, pool: Union[str, Pool], *, load: Optional[Callable[[], Any]] = None, prefix: str = "", device: Any = None,
+         socket: Union[str, "os.PathLike[str]", None] = None, segment: int = 0, wait: float = 0) -> KeptModule:
+    """Puts the parameters and buffers of a module into the pool that an owner, `tarn keep`, keeps under a name, so that they outlive the
+    process; or gives the module those that another process has put there, at the same addresses where that is possible.
+
+    The names of the blocks are the keys of state_dict(), after `prefix`. The first process has the contents from `load()`, which returns a
+    module, a mapping or pairs of such keys and tensors, and without `load` from the module. Later ones copy nothing and do not call `load`;
+    their module may be on the device `meta`. `adopted` in the result tells them apart. If the pool lacks a tensor of the
+    module, because a process ended before all were sealed, all are loaded and sealed again. A tensor of another shape or type is a ValueError. After a failure the module
+    is as it was, and a pool of a name can be asked for again by this function.
+
+    `pool` is a name, with `device`, `socket`, `segment` and `wait` as for tarn.keep(), or a pool of tarn.keep() for several modules. What
+    changes the tensors later changes what is kept."""
+    import torch
+    if isinstance(pool, Pool):
+        return _keep_in(pool, module, load, prefix)
+    index: Optional[int] = None
+    if torch.cuda.is_available():  # the pool is of the context that PyTorch makes
+        with torch.cuda.device(device):
+            index = torch.cuda.current_device()
+    key = (os.path.abspath(os.fsdecode(os.environ.get("TARN_KEEP", "") if socket is None else socket)), pool, device_index(index))
+    taken = _left.pop(key, None) or _keep_pool(pool, index, socket=socket, segment=segment, wait=wait)
+    try:
+        return _keep_in(taken, module, load, prefix)
+    except BaseException:
+        _leave(taken, key)
+        raise
