@@ -486,6 +486,41 @@ def test_replays_of_graphs_are_watched():
     kept.close()
 
 
+def test_memory_that_no_tensor_had_is_warned_of_once():
+    from tarn.torch import watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+    block, graph = tarn.alloc(1 << 20, stream=stream), kind()
+    address = block.ptr
+    graph.capture_begin(stream)
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, address, 1, 4096))
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, address + 4096, 1, 4096))
+    block.close()
+    graph.capture_end()
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        for _ in range(3):
+            graph.replay()
+    first, second = [str(it.message) for it in told]
+    assert f"has the address {address:#x}, whose memory is free" in first and f"{address + 4096:#x}, whose memory is free" in second
+    assert "no tensor had when its capture ended" in first and " bytes" not in first and "Freed at" not in first
+    assert first.split("Captured at:\n")[1].strip().endswith("graph.capture_end()")
+    later = tarn.alloc(1 << 20, stream=stream)
+    assert later.ptr == address
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.replay()  # the same memory, which a later tensor has by now
+    again = kind()
+    again.handle = graph.handle
+    again._tarn_watched = graph._tarn_watched._replace(told=set())
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        again.replay()
+        again.replay()
+    assert [f"{it:#x}, whose memory is another tensor's" in str(warned.message) for it, warned in zip((address, address + 4096), told)] == [True] * 2
+    assert len(told) == 2
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
+    later.close()
+
+
 def test_the_environment_asks_for_watching(monkeypatch):
     from tarn.torch import watching
     for words, wanted in (("", False), ("graphs", True), ("sites,graphs", True), ("all,quiet", True), ("poison", False)):

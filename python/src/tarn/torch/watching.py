@@ -17,7 +17,7 @@ class Watched(NamedTuple):
     """What is remembered of a torch.cuda.CUDAGraph."""
     number: int  #: of tarn.remember_graph()
     stack: str  #: Python's, at the end of the capture
-    told: Set[int]  #: the blocks that a warning was about
+    told: Set[int]  #: the blocks and addresses that a warning was about
 
 
 class GraphMemoryWarning(RuntimeWarning):
@@ -47,6 +47,30 @@ def _remember(stream: Any) -> Optional[Watched]:
     return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=10)[:-2])), set())
 
 
+def _lost(it: _graphs.GraphReference) -> bool:
+    """Whether the graph has lost a tensor, the block of `it`. Else no tensor had the address at the capture, and a block there came later."""
+    return bool(it.block) and (it.state != "changed" or bool(it.freed_at))
+
+
+def _key(it: _graphs.GraphReference) -> int:
+    return it.block if it.block and _lost(it) else it.address
+
+
+def _text(it: _graphs.GraphReference, stack: str) -> str:
+    """The warning about a finding of a graph, whose capture had the `stack`."""
+    what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
+    now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
+    place = f"{what} (node {it.node}, parameter {it.parameter}) has the address {it.address:#x}"
+    if _lost(it):
+        said = (f"a graph that is replayed uses a tensor that is gone: {place} of {it.requested} bytes whose memory is {now}. "
+                "Keep what a graph reads as long as the graph.")
+    else:
+        now = "given back" if it.state == "unmapped" else now
+        said = (f"a graph that is replayed uses memory that no tensor had when its capture ended: {place}, whose memory is {now}. "
+                "Free what a graph reads after the graph.")
+    return f"{said}\nCaptured at:\n{stack}" + (f"Freed at: {it.freed_at}" if it.freed_at else "")
+
+
 def _look(graph: Any, found: Watched) -> None:
     try:
         if not _graphs.certain_count(found.number):
@@ -56,14 +80,10 @@ def _look(graph: Any, found: Watched) -> None:
         graph._tarn_watched = None
         return
     for it in findings:
-        if it.certainty != "certain" or it.block in found.told:
+        if it.certainty != "certain" or _key(it) in found.told:
             continue
-        found.told.add(it.block or 0)
-        what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
-        now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
-        warnings.warn(f"a graph that is replayed uses a tensor that is gone: {what} (node {it.node}, parameter {it.parameter}) has the address "
-                      f"{it.address:#x} of {it.requested} bytes whose memory is {now}. Keep what a graph reads as long as the graph.\n"
-                      f"Captured at:\n{found.stack}Freed at: {it.freed_at}", GraphMemoryWarning, stacklevel=3)
+        found.told.add(_key(it))
+        warnings.warn(_text(it, found.stack), GraphMemoryWarning, stacklevel=3)
 
 
 def watch(cuda: Any) -> None:
