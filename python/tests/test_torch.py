@@ -482,7 +482,8 @@ def test_replays_of_graphs_are_watched():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graph.replay()  # what is gone is not checked
-    assert watching.watched(graph) is None
+    with pytest.raises(tarn.InvalidArgumentError, match="^check_graph: the graph was reset"):
+        check_graph(graph)
     kept.close()
 
 
@@ -519,6 +520,37 @@ def test_memory_that_no_tensor_had_is_warned_of_once():
     assert len(told) == 2
     tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
     later.close()
+
+
+def test_a_check_that_fails_is_warned_of_once_and_tried_again(monkeypatch):
+    from tarn import graphs
+    from tarn.torch import watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+    block = tarn.alloc(4096, stream=stream)
+    graph = _captured(kind, stream, block)
+    block.close()
+    with monkeypatch.context() as patch, pytest.warns(RuntimeWarning) as told:
+        def full(*_arguments):
+            raise tarn.OutOfHostMemoryError("no host memory to check a graph")
+        patch.setattr(graphs, "certain_count", full)
+        graph.replay()
+        graph.replay()
+    assert [str(it.message) for it in told] == ["a graph is replayed without a check of its memory: no host memory to check a graph"]
+    assert told[0].filename == __file__
+    with pytest.warns(watching.GraphMemoryWarning, match="whose memory is free"):
+        graph.replay()
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
+
+
+def test_what_is_no_graph_is_refused_by_its_type():
+    import tarn.torch
+    for call in (tarn.torch.check_graph, tarn.torch.remember_graph):
+        for wrong, kind in ((None, "NoneType"), ("abc", "str"), (5, "int")):
+            with pytest.raises(TypeError, match=f"^{call.__name__}: a torch.cuda.CUDAGraph is taken, and this is no graph but of type {kind}$"):
+                call(wrong)
+        with pytest.raises(RuntimeError, match=f"^{call.__name__}: this PyTorch does not show graphs"):
+            call(_Graph())
 
 
 def test_the_environment_asks_for_watching(monkeypatch):

@@ -6,18 +6,18 @@
 import os
 import traceback
 import warnings
-from typing import Any, NamedTuple, Optional, Set
+from typing import Any, NamedTuple, Optional, Set, Union
 
 from .. import graphs as _graphs
 from ..devices import Stream
-from ..errors import TarnError
+from ..errors import InvalidArgumentError, TarnError
 
 
 class Watched(NamedTuple):
     """What is remembered of a torch.cuda.CUDAGraph."""
     number: int  #: of tarn.remember_graph()
     stack: str  #: Python's, at the end of the capture
-    told: Set[int]  #: the blocks and addresses that a warning was about
+    told: Set[Union[int, str]]  #: what a warning was about: blocks, addresses, and texts of errors
 
 
 class GraphMemoryWarning(RuntimeWarning):
@@ -71,13 +71,17 @@ def _text(it: _graphs.GraphReference, stack: str) -> str:
     return f"{said}\nCaptured at:\n{stack}" + (f"Freed at: {it.freed_at}" if it.freed_at else "")
 
 
-def _look(graph: Any, found: Watched) -> None:
+def _look(found: Watched) -> None:
     try:
         if not _graphs.certain_count(found.number):
             return
         findings = _graphs.graph_check(remembered=found.number).findings
-    except TarnError:  # the graph was reset
-        graph._tarn_watched = None
+    except InvalidArgumentError:  # the graph was reset, which its own replay() says
+        return
+    except TarnError as error:
+        if str(error) not in found.told:
+            found.told.add(str(error))
+            warnings.warn(f"a graph is replayed without a check of its memory: {error}", RuntimeWarning, stacklevel=3)
         return
     for it in findings:
         if it.certainty != "certain" or _key(it) in found.told:
@@ -102,7 +106,7 @@ def watch(cuda: Any) -> None:
     def replay(self: Any) -> None:
         found = watched(self)
         if found is not None:
-            _look(self, found)
+            _look(found)
         own_replay(self)
 
     capture_end.__doc__, replay.__doc__ = own_end.__doc__, own_replay.__doc__
