@@ -141,14 +141,25 @@ def test_a_graph_is_checked_by_its_handle():
     for found in (tarn.graph_check(graph.value, all=True), tarn.graph_check(remembered=number, all=True)):
         assert (found.verdict, found.nodes, found.remembered) == ("clean", 1, True)
         assert [(it.state, it.certainty, it.freed_at) for it in found.findings] == [("live", "", "")]
+        assert (found.certain, found.likely, found.perhaps, found.unseen, found.references) == (0, 0, 0, 0, 1)
+        it, = found.findings
+        assert (it.device, it.pool, it.parameter_bytes) == (0, tarn.Pool.default(0).id, 4096) and it.native
     block.close()
-    found, = tarn.graph_check(remembered=number).findings
+    checked = tarn.graph_check(remembered=number)
+    assert (checked.certain, checked.likely, checked.perhaps) == (1, 0, 0)
+    found, = checked.findings
     assert (found.certainty, found.state, found.kind, found.requested) == ("certain", "free", "fill", 4096)
     assert found.remembered_at and found.freed_at
     tarn.errors.check(lib.tarn_host_graph_destroy(graph))
     for wrong in ({"graph": 0}, {"remembered": number}, {"graph": 1, "remembered": number}):
         with pytest.raises(tarn.InvalidArgumentError):
             tarn.graph_check(**wrong)
+
+
+def test_what_a_check_gives_has_all_fields_of_the_structures():
+    from tarn import _c
+    for given, structure in ((tarn.GraphCheck, _c.tarn_graph_summary), (tarn.GraphReference, _c.tarn_graph_reference)):
+        assert {name for name, _ in structure._fields_} - {"size"} == set(given._fields) - {"findings"}
 
 
 def test_a_finding_says_where_its_block_was_allocated():

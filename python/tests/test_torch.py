@@ -482,8 +482,75 @@ def test_replays_of_graphs_are_watched():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graph.replay()  # what is gone is not checked
-    assert watching.watched(graph) is None
+    with pytest.raises(tarn.InvalidArgumentError, match="^check_graph: the graph was reset"):
+        check_graph(graph)
     kept.close()
+
+
+def test_memory_that_no_tensor_had_is_warned_of_once():
+    from tarn.torch import watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+    block, graph = tarn.alloc(1 << 20, stream=stream), kind()
+    address = block.ptr
+    graph.capture_begin(stream)
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, address, 1, 4096))
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_fill(0, stream.native, address + 4096, 1, 4096))
+    block.close()
+    graph.capture_end()
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        for _ in range(3):
+            graph.replay()
+    first, second = [str(it.message) for it in told]
+    assert f"has the address {address:#x}, whose memory is free" in first and f"{address + 4096:#x}, whose memory is free" in second
+    assert "no tensor had when its capture ended" in first and " bytes" not in first and "Freed at" not in first
+    assert first.split("Captured at:\n")[1].strip().endswith("graph.capture_end()")
+    later = tarn.alloc(1 << 20, stream=stream)
+    assert later.ptr == address
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.replay()  # the same memory, which a later tensor has by now
+    again = kind()
+    again.handle = graph.handle
+    again._tarn_watched = graph._tarn_watched._replace(told=set())
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        again.replay()
+        again.replay()
+    assert [f"{it:#x}, whose memory is another tensor's" in str(warned.message) for it, warned in zip((address, address + 4096), told)] == [True] * 2
+    assert len(told) == 2
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
+    later.close()
+
+
+def test_a_check_that_fails_is_warned_of_once_and_tried_again(monkeypatch):
+    from tarn import graphs
+    from tarn.torch import watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+    block = tarn.alloc(4096, stream=stream)
+    graph = _captured(kind, stream, block)
+    block.close()
+    with monkeypatch.context() as patch, pytest.warns(RuntimeWarning) as told:
+        def full(*_arguments):
+            raise tarn.OutOfHostMemoryError("no host memory to check a graph")
+        patch.setattr(graphs, "certain_count", full)
+        graph.replay()
+        graph.replay()
+    assert [str(it.message) for it in told] == ["a graph is replayed without a check of its memory: no host memory to check a graph"]
+    assert told[0].filename == __file__
+    with pytest.warns(watching.GraphMemoryWarning, match="whose memory is free"):
+        graph.replay()
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
+
+
+def test_what_is_no_graph_is_refused_by_its_type():
+    import tarn.torch
+    for call in (tarn.torch.check_graph, tarn.torch.remember_graph):
+        for wrong, kind in ((None, "NoneType"), ("abc", "str"), (5, "int")):
+            with pytest.raises(TypeError, match=f"^{call.__name__}: a torch.cuda.CUDAGraph is taken, and this is no graph but of type {kind}$"):
+                call(wrong)
+        with pytest.raises(RuntimeError, match=f"^{call.__name__}: this PyTorch does not show graphs"):
+            call(_Graph())
 
 
 def test_the_environment_asks_for_watching(monkeypatch):

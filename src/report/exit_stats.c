@@ -68,34 +68,54 @@ static void say_pools(const struct survey *survey, int device)
     }
 }
 
+#define POOLS_SAID 16 /* of a graph */
+#define POOL_ID_TEXT sizeof "(18446744073709551615, 18446744073709551615), "
+
+/* A sum of the rows of one graph. */
+struct graph_sum {
+    struct survey_graph all;
+    char pools[POOLS_SAID * POOL_ID_TEXT + 32]; /* with blocks that are not gone */
+    size_t length;
+    unsigned pool_count;
+};
+
+static void add_row(struct graph_sum *sum, const struct survey_graph *row)
+{
+    sum->all.addresses += row->addresses;
+    sum->all.blocks += row->blocks;
+    sum->all.bytes += row->bytes;
+    sum->all.gone += row->gone;
+    sum->all.gone_bytes += row->gone_bytes;
+    if (row->blocks > row->gone && sum->pool_count++ < POOLS_SAID)
+        sum->length +=
+            (size_t)snprintf(sum->pools + sum->length, sizeof sum->pools - sum->length,
+                             "%s(%llu, %llu)", sum->length ? ", " : "",
+                             (unsigned long long)row->pool[0], (unsigned long long)row->pool[1]);
+}
+
 /* Of graphs that are remembered (tarn/graph.h): the rows of one graph follow each other. */
 static void say_graphs(const struct survey *survey)
 {
-    struct survey_graph sum = {0};
-    char pools[512] = "";
-    size_t length = 0;
+    struct graph_sum sum = {.length = 0};
     for (uint32_t i = 0; i < survey->graph_count.here; i++) {
         const struct survey_graph *graph = &survey->graphs[i];
-        bool last = i + 1 == survey->graph_count.here || graph[1].number != graph->number;
-        sum.addresses += graph->addresses;
-        sum.blocks += graph->blocks;
-        sum.bytes += graph->bytes;
-        sum.gone += graph->gone;
-        sum.gone_bytes += graph->gone_bytes;
-        if (graph->blocks > graph->gone && length < sizeof pools)
-            length += (size_t)snprintf(pools + length, sizeof pools - length, "%s(%llu, %llu)",
-                                       length ? ", " : "", (unsigned long long)graph->pool[0],
-                                       (unsigned long long)graph->pool[1]);
-        if (!last)
+        add_row(&sum, graph);
+        if (i + 1 < survey->graph_count.here && graph[1].number == graph->number)
             continue;
+        if (sum.pool_count > POOLS_SAID)
+            snprintf(sum.pools + sum.length, sizeof sum.pools - sum.length, " and %u more",
+                     sum.pool_count - POOLS_SAID);
         log_say("stats: graph %llu: %u addresses in %llu blocks of %s, of which %llu of %s are "
                 "gone; the others are of the pools %s",
-                (unsigned long long)graph->number, sum.addresses, (unsigned long long)sum.blocks,
-                bytes_text(sum.bytes).text, (unsigned long long)sum.gone,
-                bytes_text(sum.gone_bytes).text, length ? pools : "none");
-        sum = (struct survey_graph){0};
-        length = 0;
+                (unsigned long long)graph->number, sum.all.addresses,
+                (unsigned long long)sum.all.blocks, bytes_text(sum.all.bytes).text,
+                (unsigned long long)sum.all.gone, bytes_text(sum.all.gone_bytes).text,
+                sum.length ? sum.pools : "none");
+        sum = (struct graph_sum){.length = 0};
     }
+    if (survey->graph_count.there > survey->graph_count.here)
+        log_say("stats: of graphs and the pools that they refer to, the oldest %u are left out",
+                survey->graph_count.there - survey->graph_count.here);
 }
 
 static void say_device(const struct survey *survey, const struct survey_device *device)

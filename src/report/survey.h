@@ -93,7 +93,7 @@ struct survey_library {
 };
 
 /* What a remembered graph (tarn/graph.h) refers to in one pool: blocks that lived when it was
- * remembered. A launch fails while the pool sleeps. */
+ * remembered. A launch fails while a private pool sleeps. */
 struct survey_graph {
     int32_t device;
     uint32_t addresses; /* different ones in these blocks */

@@ -381,6 +381,55 @@ static void graphs_are_summed_up(void)
     nothing_is_left(0);
 }
 
+#define MANY 300
+#define MANY_POOLS 20
+
+/* Whether a snapshot has a row for each graph and each of its pools. */
+static bool snapshot_has_all(void)
+{
+    char path[4096], command[8192];
+    snprintf(path, sizeof path, "%s/many.pickle", snapshots_folder());
+    OK(tarn_snapshot_write(path, NULL));
+    CHECK(snapshots_check(path));
+    snprintf(command, sizeof command,
+             "python3 -c \"import pickle; rows = pickle.load(open('%s', 'rb'))['tarn']['graphs']; "
+             "numbers = [it['number'] for it in rows]; assert len(set(numbers)) == %d and "
+             "len(rows) == %d and numbers == sorted(numbers)\"",
+             path, MANY, MANY + MANY_POOLS - 1);
+    return system(command) == 0;
+}
+
+/* However many there are: graphs, and pools of one. */
+static void many_graphs_and_pools_are_summed_up(void)
+{
+    begin();
+    static struct survey_graph rows[MANY + MANY_POOLS];
+    static cu_graph graphs[MANY];
+    tarn_pool *pools[MANY_POOLS];
+    char *blocks[MANY_POOLS];
+    for (int i = 0; i < MANY_POOLS; i++) {
+        pools[i] = pool_with((tarn_pool_options){0});
+        blocks[i] = alloc_in(pools[i], stream, 4096);
+    }
+    for (int i = 0; i < MANY; i++)
+        graphs[i] = graph_of(blocks[0]);
+    for (int i = 1; i < MANY_POOLS; i++)
+        add_one(graphs[0], blocks[i]);
+    for (int i = 0; i < MANY; i++)
+        remembered(graphs[i]);
+    CHECK(remembered_sum_up(rows, MANY + MANY_POOLS) == MANY + MANY_POOLS - 1);
+    CHECK(rows[0].number == rows[MANY_POOLS - 1].number);
+    CHECK(rows[MANY_POOLS].number == rows[0].number + 1 && rows[0].blocks == 1);
+    CHECK(snapshot_has_all());
+    for (int i = 0; i < MANY; i++)
+        CU(cu.cuGraphDestroy(graphs[i]));
+    for (int i = 0; i < MANY_POOLS; i++) {
+        OK(tarn_free(blocks[i]));
+        OK(tarn_pool_release(pools[i]));
+    }
+    nothing_is_left(0);
+}
+
 static unsigned pool_flags(const struct surveyor *surveyor, const struct survey_graph *graph)
 {
     const struct survey *survey = &surveyor->survey;
@@ -693,6 +742,7 @@ int main(void)
         HERE(memory_of_a_held_pool_is_perhaps_the_graphs),
         HERE(what_was_free_stays_a_finding),
         HERE(graphs_are_summed_up),
+        HERE(many_graphs_and_pools_are_summed_up),
         HERE(what_only_graphs_hold_is_shown),
         HERE(an_executable_is_checked_by_number),
         HERE(a_graph_is_remembered_before_its_capture_ends),

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tarn/graph.h>
+#include <tarn/host.h>
+#include <tarn/pool.h>
 #include <tarn/stats.h>
 #include <unistd.h>
 
@@ -19,7 +22,31 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum ending { BY_EXIT, BY_SHUTDOWN, BY_FORK };
+enum ending { BY_EXIT, BY_SHUTDOWN, BY_FORK, BY_EXIT_WITH_GRAPHS };
+
+/* Remembers a graph that fills each of the blocks. */
+static void remember_graph(tarn_stream stream, void *const *blocks, size_t count)
+{
+    uint64_t number;
+    void *graph = NULL, *native = native_of(stream);
+    CHECK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED) == TARN_OK);
+    for (size_t i = 0; i < count; i++)
+        CHECK(tarn_host_fill(0, native, blocks[i], 1, 64) == TARN_OK);
+    CHECK(tarn_capture_end(stream, &graph) == TARN_OK);
+    CHECK(tarn_graph_remember(graph, &number) == TARN_OK);
+}
+
+/* 300 graphs of one pool, and one of 20. */
+static void remember_graphs(void)
+{
+    tarn_stream stream = lease(0);
+    void *blocks[20];
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        blocks[i] = alloc_in(pool_with((tarn_pool_options){0}), stream, 64);
+    for (int i = 0; i < 300; i++)
+        remember_graph(stream, blocks, 1);
+    remember_graph(stream, blocks, sizeof blocks / sizeof *blocks);
+}
 
 static void be_program(const char *wish, enum ending ending)
 {
@@ -34,6 +61,8 @@ static void be_program(const char *wish, enum ending ending)
     CHECK(tarn_free(large) == TARN_OK && tarn_free(small) == TARN_OK);
     if (ending == BY_SHUTDOWN)
         CHECK(tarn_free(kept) == TARN_OK && tarn_shutdown() == TARN_OK);
+    if (ending == BY_EXIT_WITH_GRAPHS)
+        remember_graphs();
     if (ending == BY_FORK && fork() != 0)
         _exit(0); /* only the child of the child ends as a program does */
     exit(0);
@@ -95,6 +124,20 @@ static void figures_are_printed_at_shutdown(void **state)
     CHECK(!strstr(strstr(text, "stats: device 0") + 1, "stats: device 0"));
 }
 
+/* What is not said of graphs is counted. */
+static void graphs_are_printed_and_counted(void **state)
+{
+    static char text[1 << 17];
+    (void)state;
+    assert_int_equal(run("1", BY_EXIT_WITH_GRAPHS, text, sizeof text), 0);
+    says(text, "graph 301: 20 addresses in 20 blocks of 1.25 KiB, of which 0 of 0 B are gone");
+    says(text, ") and 4 more\n");
+    says(text, "graph 300: 1 addresses");
+    says(text, "graph 65: 1 addresses");
+    CHECK(!strstr(text, "graph 64: "));
+    says(text, "the oldest 64 are left out");
+}
+
 static void nothing_is_printed_unasked(void **state)
 {
     char text[8192];
@@ -121,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_printed_at_exit),
         cmocka_unit_test(figures_are_printed_at_shutdown),
+        cmocka_unit_test(graphs_are_printed_and_counted),
         cmocka_unit_test(nothing_is_printed_unasked),
         cmocka_unit_test(what_is_neither_0_nor_1_is_refused),
     };

@@ -107,6 +107,18 @@ run 0 report "$work/small.pickle" && says out '^peak allocated      700 B  after
 small_file "{'segments': [{'device': 0, 'address': 4096, 'total_size': 8192, 'stream': 0, 'blocks': [{'size': 8192, 'state': 'active_allocated'}]}]}"
 run 0 report "$work/small.pickle" && says out '^allocated        8.00 KiB  1 block$'
 
+# Graphs: the largest, and how many more there are. Only a private pool can sleep.
+graphs_file() { small_file "{'segments': [], 'device_traces': [[{'action': 'alloc', 'addr': 4096, 'size': 700, 'stream': 0}]], 'tarn': {'version': 1, 'graphs': [
+    {'number': i, 'device': 0, 'pool_id': (0, $1), 'count': 1, 'size': i, 'gone': 0, 'gone_size': 0} for i in range(1, 401)]}}"; }
+graphs_file 7
+run 0 report "$work/small.pickle" --top 3 && says out '^Graphs and the pools that they refer to: a launch fails while a private pool sleeps$' && says out '^ *397 more$'
+[ "$(grep -c 'pool (0, 7)$' "$work/out")" = 3 ] || fail "--top 3 shows another number of graphs"
+says out '^       400       400 B        1             0  pool (0, 7)$' && lacks out '^ *397  *397 B'
+run 0 report --json --top 3 "$work/small.pickle" && json '[g["number"] for g in a[0]["graphs"]] == [400, 399, 398] and a[0]["graphs_left_out"] == 397'
+run 0 report --json --top 1000 "$work/small.pickle" && json 'len(a[0]["graphs"]) == 400 and a[0]["graphs_left_out"] == 0'
+graphs_file 0
+run 0 report "$work/small.pickle" && says out '^Graphs and the pools that they refer to$' && says out '^ *392 more$' && lacks out 'a launch fails'
+
 # Advice: figures and what to do, in the text and in JSON; none for a recording that is well.
 says_on_one_line() { tr -s '\n ' ' ' <"$work/out" | grep -qe "$1" || fail "out does not say: $1"; }
 run 0 report "$data/well.pickle" && says out '^It never runs out of memory: at most 1.17 GiB are allocated.$'

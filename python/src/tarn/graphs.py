@@ -10,6 +10,7 @@ from . import _c
 from ._library import lib
 from .devices import StreamLike, stream_value
 from .errors import Callbacks, check
+from .pools import PoolId
 
 _STATES = ("live", "held", "free", "others", "changed", "unmapped")
 _CERTAINTIES = ("", "perhaps", "likely", "certain")
@@ -38,6 +39,10 @@ class GraphReference(NamedTuple):
     freed_at: str  #: the same of the block's free
     allocated_at: str  #: the same of its allocation, as the trace had it
     region: str  #: the regions that it was allocated in: "step 3/layer 7"
+    device: Optional[int]  #: of the memory
+    pool: PoolId  #: of the memory; (0, 0) is the default pool
+    parameter_bytes: int  #: of the whole parameter; for other nodes than kernels the bytes used from `address` on, 0 where unknown
+    native: int  #: the vendor's node
 
 
 class GraphCheck(NamedTuple):
@@ -48,7 +53,15 @@ class GraphCheck(NamedTuple):
     nodes: int  #: those of embedded graphs among them
     references: int  #: addresses in tarn's memory
     unproven: int  #: of these, in live blocks that may be others than at the capture
-    unseen: int  #: nodes and bodies that could not be looked at
+    unseen: int  #: nodes and bodies that could not be looked at, the sum of the following
+    unseen_host: int  #: functions of the host
+    unseen_kernels: int  #: kernels whose parameters the driver does not tell
+    unseen_updatable: int  #: kernels whose parameters the device may change
+    unseen_conditional: int  #: conditional nodes, whose bodies the driver does not show
+    unseen_other: int  #: semaphores and other kinds; what the driver did not tell
+    certain: int  #: findings by their certainty
+    likely: int
+    perhaps: int
 
 
 def _reference(found: Any) -> GraphReference:
@@ -56,7 +69,9 @@ def _reference(found: Any) -> GraphReference:
                           (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
                           found.requested, (lib.tarn_tag_text(found.tag) or b"").decode(errors="replace"),
                           found.remembered_at.decode(errors="replace"), found.freed_at.decode(errors="replace"),
-                          found.allocated_at.decode(errors="replace"), found.region.decode(errors="replace"))
+                          found.allocated_at.decode(errors="replace"), found.region.decode(errors="replace"),
+                          None if found.device < 0 else found.device, PoolId(found.pool.first, found.pool.second), found.parameter_bytes,
+                          found.native or 0)
 
 
 def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remembered: Optional[int] = None) -> GraphCheck:
@@ -68,8 +83,8 @@ def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remem
     callbacks = Callbacks()
     callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
     callbacks.check(lib.tarn_graph_check(graph, byref(options), callback, None, byref(summary)))
-    return GraphCheck(_VERDICTS[summary.verdict], findings, summary.remembered, summary.nodes, summary.references, summary.unproven,
-                      summary.unseen)
+    counts = {name: getattr(summary, name) for name in GraphCheck._fields if name not in ("verdict", "findings")}
+    return GraphCheck(verdict=_VERDICTS[summary.verdict], findings=findings, **counts)
 
 
 def certain_count(remembered: int) -> int:

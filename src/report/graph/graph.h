@@ -106,7 +106,7 @@ void remembered_found_nothing(struct remembered *used, uint64_t changes,
                               const tarn_graph_summary *summary);
 
 /* Writes what remembered graphs refer to, pool by pool, in the order of their numbers; of each
- * graph at most 16 pools. Returns how much there is: where that is more than `room`, the oldest
+ * graph at most SURVEY_GRAPHS pools. Returns how much there is: where that is more than `room`, the oldest
  * graphs are left out. */
 size_t remembered_sum_up(struct survey_graph *rows, size_t room);
 

@@ -115,7 +115,7 @@ void remembered_found_nothing(struct remembered *used, uint64_t changes,
 
 /* ---- Statistics ---- */
 
-#define SUMMED_POOLS 16
+#define SUMMED_POOLS SURVEY_GRAPHS
 
 /* The row of a block's pool among those of its graph; NULL: they are full. */
 static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
@@ -165,7 +165,7 @@ static int by_number(const void *a, const void *b)
 
 size_t remembered_sum_up(struct survey_graph *rows, size_t room)
 {
-    struct survey_graph own[SUMMED_POOLS];
+    static struct survey_graph own[SUMMED_POOLS]; /* remembered_lock; too much for a stack */
     size_t there = 0;
     mutex_lock(&remembered_lock);
     for (const struct remembered *graph = all; graph; graph = graph->next) {

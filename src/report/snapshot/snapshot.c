@@ -495,28 +495,34 @@ static void write_pools(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* What remembered graphs refer to in each pool. Without host memory for it the list is empty. */
+static void write_graph(struct snapshot_writer *writer, const struct survey_graph *graph)
+{
+    pickle_dict_begin(&writer->pickle);
+    write_number(writer, "number", graph->number);
+    KEY(writer, device);
+    pickle_integer(&writer->pickle, graph->device);
+    KEY(writer, pool_id);
+    pickle_pair(&writer->pickle, graph->pool[0], graph->pool[1]);
+    write_number(writer, "count", graph->blocks);
+    KEY(writer, size);
+    pickle_unsigned(&writer->pickle, graph->bytes);
+    write_number(writer, "gone", graph->gone);
+    write_number(writer, "gone_size", graph->gone_bytes);
+    pickle_dict_end(&writer->pickle);
+}
+
+/* What remembered graphs refer to in each pool. There is room for some that are remembered
+ * meanwhile. Without host memory for it the list is empty. */
 static void write_graphs(struct snapshot_writer *writer)
 {
-    const size_t bytes = SURVEY_GRAPHS * sizeof(struct survey_graph);
+    struct survey_graph none;
+    const size_t room = remembered_sum_up(&none, 0) + SURVEY_GRAPHS, bytes = room * sizeof none;
     struct survey_graph *graphs = pages_map(bytes);
-    size_t there = graphs ? remembered_sum_up(graphs, SURVEY_GRAPHS) : 0;
+    size_t there = graphs ? remembered_sum_up(graphs, room) : 0;
     write_key(writer, "graphs");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < there && i < SURVEY_GRAPHS; i++) {
-        pickle_dict_begin(&writer->pickle);
-        write_number(writer, "number", graphs[i].number);
-        KEY(writer, device);
-        pickle_integer(&writer->pickle, graphs[i].device);
-        KEY(writer, pool_id);
-        pickle_pair(&writer->pickle, graphs[i].pool[0], graphs[i].pool[1]);
-        write_number(writer, "count", graphs[i].blocks);
-        KEY(writer, size);
-        pickle_unsigned(&writer->pickle, graphs[i].bytes);
-        write_number(writer, "gone", graphs[i].gone);
-        write_number(writer, "gone_size", graphs[i].gone_bytes);
-        pickle_dict_end(&writer->pickle);
-    }
+    for (size_t i = 0; i < there && i < room; i++)
+        write_graph(writer, &graphs[i]);
     pickle_list_end(&writer->pickle);
     pages_unmap(graphs, bytes);
 }

@@ -18,6 +18,7 @@ from .. import graphs as _graphs
 from .. import pools as _pools
 from .._library import lib as _lib
 from ..configuration import configure as _configure
+from ..errors import InvalidArgumentError as _InvalidArgumentError
 from ..errors import check as _check
 from ..memory import limit as _limit
 from ..sleeping import Registration as _Registration
@@ -180,21 +181,27 @@ def check_graph(graph: Any, *, all: bool = False) -> _graphs.GraphCheck:
     checked. Without, the graph must have been made with `keep_graph=True`, in PyTorch from 2.8 on, and remember_graph() before its inputs may
     go makes the answer certain."""
     found = _watching.watched(graph)
-    if found is not None:
+    if found is None:
+        return _graphs.graph_check(_raw(graph, "check_graph"), all=all)
+    try:
         return _graphs.graph_check(remembered=found.number, all=all)
-    return _graphs.graph_check(_raw(graph), all=all)
+    except _InvalidArgumentError as error:
+        raise _InvalidArgumentError("check_graph: the graph was reset, and has nothing to check until its next capture ends") from error
 
 
 def remember_graph(graph: Any) -> int:
     """Notes which blocks a torch.cuda.CUDAGraph refers to, at the end of its capture: tarn.remember_graph()."""
-    return _graphs.remember_graph(_raw(graph))
+    return _graphs.remember_graph(_raw(graph, "remember_graph"))
 
 
-def _raw(graph: Any) -> int:
+def _raw(graph: Any, call: str) -> int:
+    """The vendor's graph of a torch.cuda.CUDAGraph. `call` names the function that asks."""
     raw = getattr(graph, "raw_cuda_graph", None)
-    if raw is None:
-        raise RuntimeError("check_graph: this PyTorch does not show graphs; CUDAGraph.raw_cuda_graph() is in 2.8 and later")
-    return int(raw())
+    if raw is not None:
+        return int(raw())
+    if not hasattr(graph, "replay"):
+        raise TypeError(f"{call}: a torch.cuda.CUDAGraph is taken, and this is no graph but of type {type(graph).__name__}")
+    raise RuntimeError(f"{call}: this PyTorch does not show graphs; CUDAGraph.raw_cuda_graph() is in 2.8 and later")
 
 
 def sleep(pools: Optional[List[Any]] = None, *, save_contents: bool = True, discard: Iterable[str] = (), save: Iterable[str] = (),

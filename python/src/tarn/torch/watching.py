@@ -6,18 +6,18 @@
 import os
 import traceback
 import warnings
-from typing import Any, NamedTuple, Optional, Set
+from typing import Any, NamedTuple, Optional, Set, Union
 
 from .. import graphs as _graphs
 from ..devices import Stream
-from ..errors import TarnError
+from ..errors import InvalidArgumentError, TarnError
 
 
 class Watched(NamedTuple):
     """What is remembered of a torch.cuda.CUDAGraph."""
     number: int  #: of tarn.remember_graph()
     stack: str  #: Python's, at the end of the capture
-    told: Set[int]  #: the blocks that a warning was about
+    told: Set[Union[int, str]]  #: what a warning was about: blocks, addresses, and texts of errors
 
 
 class GraphMemoryWarning(RuntimeWarning):
@@ -47,23 +47,47 @@ def _remember(stream: Any) -> Optional[Watched]:
     return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=10)[:-2])), set())
 
 
-def _look(graph: Any, found: Watched) -> None:
+def _lost(it: _graphs.GraphReference) -> bool:
+    """Whether the graph has lost a tensor, the block of `it`. Else no tensor had the address at the capture, and a block there came later."""
+    return bool(it.block) and (it.state != "changed" or bool(it.freed_at))
+
+
+def _key(it: _graphs.GraphReference) -> int:
+    return it.block if it.block and _lost(it) else it.address
+
+
+def _text(it: _graphs.GraphReference, stack: str) -> str:
+    """The warning about a finding of a graph, whose capture had the `stack`."""
+    what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
+    now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
+    place = f"{what} (node {it.node}, parameter {it.parameter}) has the address {it.address:#x}"
+    if _lost(it):
+        said = (f"a graph that is replayed uses a tensor that is gone: {place} of {it.requested} bytes whose memory is {now}. "
+                "Keep what a graph reads as long as the graph.")
+    else:
+        now = "given back" if it.state == "unmapped" else now
+        said = (f"a graph that is replayed uses memory that no tensor had when its capture ended: {place}, whose memory is {now}. "
+                "Free what a graph reads after the graph.")
+    return f"{said}\nCaptured at:\n{stack}" + (f"Freed at: {it.freed_at}" if it.freed_at else "")
+
+
+def _look(found: Watched) -> None:
     try:
         if not _graphs.certain_count(found.number):
             return
         findings = _graphs.graph_check(remembered=found.number).findings
-    except TarnError:  # the graph was reset
-        graph._tarn_watched = None
+    except InvalidArgumentError:  # the graph was reset, which its own replay() says
+        return
+    except TarnError as error:
+        if str(error) not in found.told:
+            found.told.add(str(error))
+            warnings.warn(f"a graph is replayed without a check of its memory: {error}", RuntimeWarning, stacklevel=3)
         return
     for it in findings:
-        if it.certainty != "certain" or it.block in found.told:
+        if it.certainty != "certain" or _key(it) in found.told:
             continue
-        found.told.add(it.block or 0)
-        what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
-        now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
-        warnings.warn(f"a graph that is replayed uses a tensor that is gone: {what} (node {it.node}, parameter {it.parameter}) has the address "
-                      f"{it.address:#x} of {it.requested} bytes whose memory is {now}. Keep what a graph reads as long as the graph.\n"
-                      f"Captured at:\n{found.stack}Freed at: {it.freed_at}", GraphMemoryWarning, stacklevel=3)
+        found.told.add(_key(it))
+        warnings.warn(_text(it, found.stack), GraphMemoryWarning, stacklevel=3)
 
 
 def watch(cuda: Any) -> None:
@@ -82,7 +106,7 @@ def watch(cuda: Any) -> None:
     def replay(self: Any) -> None:
         found = watched(self)
         if found is not None:
-            _look(self, found)
+            _look(found)
         own_replay(self)
 
     capture_end.__doc__, replay.__doc__ = own_end.__doc__, own_replay.__doc__

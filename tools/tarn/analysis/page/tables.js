@@ -193,8 +193,9 @@ function showDeviceFacts(model) {
         file.poolStates.filter(here), item => [file.pools[item.pool], formatBytes(item.reserved), formatBytes(item.allocated),
             formatBytes(item.active), formatBytes(item.waiting),
             [item.suspended && "suspended", item.ofGraphs ? "only graphs hold it" : item.held && "held by a graph"].filter(text => text).join(", ") || "in use"]);
-    add("Graphs: a launch fails while a pool that the graph refers to sleeps", [bytes("graph"), {name: "refers to"}, bytes("blocks"), bytes("size"), bytes("gone"), bytes("size of those")],
-        file.graphs.filter(here), item => [formatCount(item.number), file.pools[item.pool], formatCount(item.blocks), formatBytes(item.size),
+    const graphs = file.graphs.filter(here), maySleep = graphs.some(item => file.pools[item.pool] !== "default pool");
+    add(maySleep ? "Graphs: a launch fails while a private pool that the graph refers to sleeps" : "Graphs", [bytes("graph"), {name: "refers to"}, bytes("blocks"), bytes("size"), bytes("gone"), bytes("size of those")],
+        graphs, item => [formatCount(item.number), file.pools[item.pool], formatCount(item.blocks), formatBytes(item.size),
             formatCount(item.gone), formatBytes(item.goneSize)]);
     add("Handles", [{name: "library"}, bytes("handles"), bytes("in use")], file.handles.filter(here),
         item => [item.library, formatCount(item.count), formatCount(item.inUse)]);

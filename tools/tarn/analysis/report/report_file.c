@@ -171,6 +171,28 @@ uint64_t report_of_graphs(const struct analysis *analysis, uint64_t *pools)
     return bytes;
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    const struct snapshot_graph *x = *(const struct snapshot_graph *const *)a,
+                                *y = *(const struct snapshot_graph *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+const struct snapshot_graph **report_graphs(const struct analysis *analysis, size_t *count)
+{
+    const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;
+    const struct snapshot_graph **graphs = calloc(tarn->graph_count + 1, sizeof *graphs);
+    *count = 0;
+    for (size_t i = 0; graphs && i < tarn->graph_count; i++)
+        if (tarn->graphs[i].device == analysis->device)
+            graphs[(*count)++] = &tarn->graphs[i];
+    if (graphs)
+        qsort(graphs, *count, sizeof *graphs, by_bytes);
+    return graphs;
+}
+
 double report_fragmentation(const struct analysis_state *state)
 {
     return state->unused ? 1 - (double)state->largest_free / (double)state->unused : 0;

@@ -155,22 +155,25 @@ static json_t *json_advice(const struct report_file *file, const struct analysis
     return array;
 }
 
-static json_t *json_graphs(const struct analysis *analysis)
+/* `left_out` receives how many are beyond `rows`. */
+static json_t *json_graphs(const struct analysis *analysis, size_t rows, size_t *left_out)
 {
-    const struct snapshot *snapshot = analysis->snapshot;
-    json_t *array = json_array();
-    for (size_t i = 0; array && i < snapshot->tarn.graph_count; i++) {
-        const struct snapshot_graph *graph = &snapshot->tarn.graphs[i];
+    size_t count;
+    const struct snapshot_graph **graphs = report_graphs(analysis, &count);
+    json_t *array = graphs ? json_array() : NULL;
+    for (size_t i = 0; array && i < count && i < rows; i++) {
+        const struct snapshot_graph *graph = graphs[i];
         char label[64];
-        if (graph->device == analysis->device)
-            array = append(
-                array,
-                json_pack(
-                    "{s:I, s:s, s:I, s:I, s:I, s:I}", "number", (json_int_t)graph->number, "pool",
-                    analysis_label(analysis, ANALYSIS_BY_POOL, graph->pool, label, sizeof label),
-                    "blocks", (json_int_t)graph->blocks, "bytes", (json_int_t)graph->bytes, "gone",
-                    (json_int_t)graph->gone, "gone_bytes", (json_int_t)graph->gone_bytes));
+        array = append(
+            array,
+            json_pack("{s:I, s:s, s:I, s:I, s:I, s:I}", "number", (json_int_t)graph->number, "pool",
+                      analysis_label(analysis, ANALYSIS_BY_POOL, graph->pool, label, sizeof label),
+                      "blocks", (json_int_t)graph->blocks, "bytes", (json_int_t)graph->bytes,
+                      "gone", (json_int_t)graph->gone, "gone_bytes",
+                      (json_int_t)graph->gone_bytes));
     }
+    *left_out = count > rows ? count - rows : 0;
+    free(graphs);
     return array;
 }
 
@@ -180,21 +183,24 @@ static json_t *json_device(const struct report_file *file, const struct analysis
     uint32_t moment = report_moment_of(analysis, &options->moment);
     struct analysis_state state;
     uint64_t pools;
+    size_t left_out;
     char writer[120];
     if (!analysis_states(analysis, &moment, 1, &state))
         return NULL;
+    json_t *graphs = json_graphs(analysis, options->rows, &left_out);
     return json_pack(
-        "{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "file",
-        name_valid(file->path).text, "by", report_writer(analysis->snapshot, writer, sizeof writer),
-        "device", analysis->device, "trace", (int)analysis->has_trace, "events",
-        (json_int_t)analysis->event_count, "allocations",
-        (json_int_t)analysis->workload.alloc_count, "advice", json_advice(file, analysis), "at",
-        json_state(analysis, moment, &state), "peak",
+        "{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}",
+        "file", name_valid(file->path).text, "by",
+        report_writer(analysis->snapshot, writer, sizeof writer), "device", analysis->device,
+        "trace", (int)analysis->has_trace, "events", (json_int_t)analysis->event_count,
+        "allocations", (json_int_t)analysis->workload.alloc_count, "advice",
+        json_advice(file, analysis), "at", json_state(analysis, moment, &state), "peak",
         json_state(analysis, analysis->peak, &analysis->at_peak), "peak_reserved",
         json_state(analysis, analysis->peak_reserved, &analysis->at_peak_reserved), "groups",
         json_by(analysis, moment, options), "blocks", json_blocks(analysis, moment, options->rows),
-        "over_time", json_series(analysis), "out_of_memory", json_ooms(analysis), "graphs",
-        json_graphs(analysis), "of_graphs", (json_int_t)report_of_graphs(analysis, &pools));
+        "over_time", json_series(analysis), "out_of_memory", json_ooms(analysis), "graphs", graphs,
+        "graphs_left_out", (json_int_t)left_out, "of_graphs",
+        (json_int_t)report_of_graphs(analysis, &pools));
 }
 
 static bool print(FILE *out, json_t *value)

@@ -438,30 +438,46 @@ static void write_handles(FILE *out, const struct analysis *analysis)
         putc('\n', out);
 }
 
-/* What remembered graphs refer to, and which memory is only theirs. */
-static void write_graphs(FILE *out, const struct analysis *analysis)
+/* The head of the table of graphs. The default pool never sleeps. */
+static void write_graphs_head(FILE *out, const struct analysis *analysis,
+                              const struct snapshot_graph *const *graphs, size_t count)
 {
-    const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;
-    uint64_t pools, bytes = report_of_graphs(analysis, &pools);
-    bool first = true;
-    char label[64];
-    for (size_t i = 0; i < tarn->graph_count; i++) {
-        const struct snapshot_graph *graph = &tarn->graphs[i];
-        if (graph->device != analysis->device)
-            continue;
-        if (first)
-            fputs("\nGraphs and the pools that they refer to: a launch fails while one sleeps\n"
-                  "     graph       bytes   blocks  of them gone  pool\n",
-                  out);
-        first = false;
-        fprintf(out, "%10" PRIu64 " %11s %8s %13s  %s\n", graph->number,
-                units_bytes(graph->bytes).text, units_count(graph->blocks).text,
-                units_count(graph->gone).text,
-                analysis_label(analysis, ANALYSIS_BY_POOL, graph->pool, label, sizeof label));
+    bool may_sleep = false;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *pool = analysis->snapshot->pools[graphs[i]->pool];
+        may_sleep = may_sleep || pool[0] || pool[1];
     }
+    fprintf(out,
+            "\nGraphs and the pools that they refer to%s\n"
+            "     graph       bytes   blocks  of them gone  pool\n",
+            may_sleep ? ": a launch fails while a private pool sleeps" : "");
+}
+
+/* What remembered graphs refer to, and which memory is only theirs. */
+static bool write_graphs(FILE *out, const struct analysis *analysis,
+                         const struct report_options *options)
+{
+    uint64_t pools, bytes = report_of_graphs(analysis, &pools);
+    size_t count;
+    const struct snapshot_graph **graphs = report_graphs(analysis, &count);
+    if (!graphs)
+        return false;
+    if (count)
+        write_graphs_head(out, analysis, graphs, count);
+    for (size_t i = 0; i < count && i < options->rows; i++) {
+        char label[64];
+        fprintf(out, "%10" PRIu64 " %11s %8s %13s  %s\n", graphs[i]->number,
+                units_bytes(graphs[i]->bytes).text, units_count(graphs[i]->blocks).text,
+                units_count(graphs[i]->gone).text,
+                analysis_label(analysis, ANALYSIS_BY_POOL, graphs[i]->pool, label, sizeof label));
+    }
+    if (count > options->rows)
+        fprintf(out, "%10s %11s %8s %13s  %zu more\n", "", "", "", "", count - options->rows);
     if (pools)
         fprintf(out, "\nOnly graphs hold %s, in %s pool%s.\n", units_bytes(bytes).text,
                 units_count(pools).text, pools == 1 ? "" : "s");
+    free(graphs);
+    return true;
 }
 
 static bool write_device(FILE *out, const struct report_file *file, const struct analysis *analysis,
@@ -482,7 +498,8 @@ static bool write_device(FILE *out, const struct report_file *file, const struct
             !write_groups(out, analysis, tables[i].by, tables[i].name, options, moment,
                           state.allocated))
             return false;
-    write_graphs(out, analysis);
+    if (!write_graphs(out, analysis, options))
+        return false;
     write_handles(out, analysis);
     return write_ooms(out, analysis, options);
 }
