@@ -301,6 +301,38 @@ static void a_restore_ends_what_it_does_not_bring_back(void)
     nothing_is_left(0);
 }
 
+/* A begin and end pair, captured before a block grew and after: neither end is the start of what
+ * lies, or lay, behind it. Findings have the size that the block had last. */
+static void blocks_that_grow_end_where_they_ended_at_the_capture(void)
+{
+    begin();
+    char *input = alloc_on(stream, 2 * MIB), *gap = alloc_on(stream, 2 * MIB),
+         *next = alloc_on(stream, 2 * MIB);
+    CHECK(gap == input + 2 * MIB && next == gap + 2 * MIB);
+    cu_graph small = graph_made(), large = graph_made();
+    struct survey_graph rows[2];
+    add_three(small, input, gap);
+    uint64_t first = remembered(small);
+    OK(tarn_free(gap));
+    OK(tarn_extend(input, 4 * MIB));
+    add_three(large, input, next);
+    uint64_t second = remembered(large);
+    is_clean(second);
+    CHECK(remembered_sum_up(rows, 2) == 2 && rows[1].bytes == 6 * MIB);
+    OK(tarn_free(next));
+    check_number(second, false);
+    CHECK(found.count == 1 && found.list[0].certainty == TARN_GRAPH_LIKELY);
+    check_number(first, false);
+    CHECK(found.count == 1 && found.list[0].certainty == TARN_GRAPH_LIKELY);
+    CHECK(found.list[0].address == gap && found.list[0].state == TARN_GRAPH_CHANGED);
+    OK(tarn_free(input));
+    is_certain(first, input, TARN_GRAPH_FREE);
+    CHECK(finding(&found, input)->requested == 4 * MIB);
+    CU(cu.cuGraphDestroy(small));
+    CU(cu.cuGraphDestroy(large));
+    nothing_is_left(0);
+}
+
 /* A pool that something holds serves no other. What was freed there is perhaps the graph's. */
 static void memory_of_a_held_pool_is_perhaps_the_graphs(void)
 {
@@ -690,6 +722,7 @@ int main(void)
         HERE(graphs_come_and_go),
         HERE(a_pool_that_sleeps_has_no_memory),
         HERE(a_restore_ends_what_it_does_not_bring_back),
+        HERE(blocks_that_grow_end_where_they_ended_at_the_capture),
         HERE(memory_of_a_held_pool_is_perhaps_the_graphs),
         HERE(what_was_free_stays_a_finding),
         HERE(graphs_are_summed_up),

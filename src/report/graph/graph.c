@@ -54,11 +54,11 @@ static void report(const struct check *check, const tarn_graph_reference *refere
         .kind = TARN_DEBUG_GRAPH,
         .device = block->device,
         .block = block->base,
-        .requested = block->requested,
+        .requested = reference->requested,
         .offset = (char *)reference->address - (char *)block->base,
     };
     const struct debug_facts facts = {.address = (uintptr_t)block->base,
-                                      .requested = block->requested,
+                                      .requested = reference->requested,
                                       .device = block->device,
                                       .pool = {block->pool.first, block->pool.second},
                                       .stream = block->stream,

@@ -26,6 +26,8 @@ struct graph_words {
 struct known {
     uintptr_t value;
     struct referred *referred; /* NULL: no block was live there */
+    uintptr_t ends[2];         /* behind that block as it was then: of the request, and of the unit
+                                  that it is rounded up to */
     atomic_bool told;          /* a finding about it was reported in debug mode */
     uint32_t region, stack;    /* of the block's allocation, as the trace has them; 0: unknown */
 };

@@ -176,8 +176,10 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
         check->summary.unproven += !known;
     } else
         reference->state = state_of_free(check, reference);
-    if (referred && reference->state != TARN_GRAPH_LIVE)
+    if (referred && reference->state != TARN_GRAPH_LIVE) {
         name_block(reference, &referred->block);
+        reference->requested = referred_bytes(referred);
+    }
 }
 
 /* ---- Certainty ---- */
@@ -213,6 +215,23 @@ static bool ends_grow(struct check *check)
     return true;
 }
 
+/* The ends of the block around an address. A block that was remembered may have been extended since:
+ * the graph has the ends of its capture. */
+static bool ends_of(const struct check *check, uintptr_t value, uintptr_t ends[2])
+{
+    struct live live;
+    const struct known *known = remembered_at(check->before, value);
+    if (known && known->referred) {
+        memcpy(ends, known->ends, sizeof known->ends);
+        return true;
+    }
+    if (!live_at(value, &live))
+        return false;
+    ends[0] = (uintptr_t)live.block.base + live.block.requested;
+    ends[1] = (uintptr_t)live.block.base + live.block.usable_size;
+    return true;
+}
+
 /* Collects the ends of the blocks that the node of a word refers to. */
 static bool ends_make(struct check *check, size_t index)
 {
@@ -226,17 +245,13 @@ static bool ends_make(struct check *check, size_t index)
     check->ends.number = number + 1;
     for (size_t i = first; i < words->count && words->list[i].number == number; i++) {
         uintptr_t value = (uintptr_t)words->list[i].value;
-        struct live live;
-        const struct known *known = remembered_at(check->before, value);
-        const tarn_block_info *block = known && known->referred ? &known->referred->block : NULL;
-        if (!block && live_at(value, &live))
-            block = &live.block;
-        if (!block)
+        uintptr_t found[2];
+        if (!ends_of(check, value, found))
             continue;
         if (!ends_grow(check))
             return false;
-        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->requested;
-        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->usable_size;
+        memcpy(check->ends.list + check->ends.count, found, sizeof found);
+        check->ends.count += 2;
     }
     if (check->ends.count)
         qsort(check->ends.list, check->ends.count, sizeof *check->ends.list, by_address);

@@ -149,9 +149,9 @@ static size_t rows_of(const struct remembered *graph, struct survey_graph rows[S
         last = referred;
         bool gone = referred_has_ended(referred);
         row->blocks++;
-        row->bytes += referred->block.requested;
+        row->bytes += referred_bytes(referred);
         row->gone += gone;
-        row->gone_bytes += gone ? referred->block.requested : 0;
+        row->gone_bytes += gone ? referred_bytes(referred) : 0;
     }
     return count;
 }
@@ -207,7 +207,10 @@ static tarn_status note_blocks(struct remembered *made)
             made->known[kept++].value = made->known[i].value;
     for (; made->known_count < kept && !status; made->known_count++) {
         struct known *known = &made->known[made->known_count];
-        status = referred_of(known->value, &known->referred);
+        tarn_block_info block = {.size = 0};
+        status = referred_of(known->value, &known->referred, &block);
+        known->ends[0] = (uintptr_t)block.base + block.requested;
+        known->ends[1] = (uintptr_t)block.base + block.usable_size;
     }
     return status;
 }
