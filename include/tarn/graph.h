@@ -21,6 +21,8 @@
  *   TARN_GRAPH_PERHAPS   anything else: a field of a structure, which may be padding or unused; or
  *                        a freed block of a pool that something else holds, which serves no other
  *                        pool
+ * An import that was closed, and a page of a range that was decommitted, count as free memory, also
+ * where another import, or the same page, is there again.
  * Memory of such a pool that was free when the graph was remembered is no finding: captures that
  * share a pool allocate and free there. It counts as unproven. A field of a structure that was
  * remembered is no finding where tarn has no memory, then and now.
@@ -48,12 +50,13 @@ extern "C" {
 
 /* What lies at an address that a graph has. */
 typedef enum tarn_graph_state {
-    TARN_GRAPH_LIVE,   /* a live block; unless the graph was remembered, perhaps another one than at
-                        the capture */
-    TARN_GRAPH_HELD,   /* memory of a pool that the graph holds: its own, live or not */
-    TARN_GRAPH_FREE,   /* free memory, or memory of a freed block that other streams still use */
-    TARN_GRAPH_OTHERS, /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
-    TARN_GRAPH_CHANGED, /* another block than the remembered one, or one where none was */
+    TARN_GRAPH_LIVE,    /* a live block, an import, or a committed page of a range; unless the graph
+                        was remembered, perhaps another one than at the capture */
+    TARN_GRAPH_HELD,    /* memory of a pool that the graph holds: its own, live or not */
+    TARN_GRAPH_FREE,    /* free memory, or memory of a freed block that other streams still use */
+    TARN_GRAPH_OTHERS,  /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
+    TARN_GRAPH_CHANGED, /* another block, import or page than the remembered one, or one where none
+                           was */
     TARN_GRAPH_UNMAPPED /* addresses of tarn without memory, as those of a suspended pool: a launch
                            fails */
 } tarn_graph_state;
@@ -89,7 +92,9 @@ typedef struct tarn_graph_reference {
     const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
                                        or it is unknown. Valid until the callback returns */
     unsigned parameter;             /* its index */
-    size_t offset;                  /* bytes from the start of the parameter */
+    size_t offset;                  /* bytes from the start of the parameter; of a copy or fill that
+                                       ends in other memory than it begins in, there is a second
+                                       reference, to its last byte: the bytes before that */
     size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
                                        bytes used from `address` on, 0 if unknown */
     void *address;                  /* the value */

@@ -21,8 +21,9 @@ struct referred {
     struct site freed;
 };
 
-/* Grows with each end of such a block, and with each suspend and resume of a pool: while it stays,
- * nothing that graphs refer to has changed. */
+/* Grows with each end of such a block, with each suspend and resume of a pool, and with the begin
+ * and end of each import: while it stays, nothing that graphs refer to has changed, except pages of
+ * ranges. */
 extern atomic_uint_fast64_t referred_changes;
 
 /* The note of the live block around an address, made where there is none yet, with one holder more;

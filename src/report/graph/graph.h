@@ -3,7 +3,7 @@
 
 /* Checks of graphs (tarn/graph.h). A *word* is eight bytes of a node's parameters that may be an
  * address. words.c collects the words that point into tarn's memory. remembered.c stores them.
- * judge.c says what is at such an address now, and how certain a fault is. graph.c has the public
+ * places.c says what is at such an address now, judge.c how certain a fault is. graph.c has the public
  * calls, and makes the reports. */
 #ifndef TARN_REPORT_GRAPH_H
 #define TARN_REPORT_GRAPH_H
@@ -22,12 +22,25 @@ struct graph_words {
     struct driver_walk walk;
 };
 
+/* Memory that is in no block: an import, or a committed page of a range. */
+struct outside {
+    uint64_t number, turn; /* no other has both; a page has another turn after each decommit */
+    uintptr_t end;
+};
+
+/* A live block. */
+struct live {
+    tarn_block_info block;
+    bool sleeps; /* its pool is suspended: there is no memory */
+};
+
 /* What a word referred to when it was remembered. */
 struct known {
     uintptr_t value;
     struct referred *referred; /* NULL: no block was live there */
     uintptr_t ends[2];         /* behind that block as it was then: of the request, and of the unit
                                   that it is rounded up to */
+    struct outside outside;    /* where no block was; `number` is 0 where nothing was */
     atomic_bool told;          /* a finding about it was reported in debug mode */
     uint32_t region, stack;    /* of the block's allocation, as the trace has them; 0: unknown */
 };
@@ -45,6 +58,7 @@ struct remembered {
     size_t names_bytes;
     struct site captured;
     atomic_uint uses;           /* checks that read it */
+    bool has_pages;             /* it refers to pages of ranges, which change unnoticed */
     bool replaced;              /* remembered_lock: a newer one of its graph is listed */
     atomic_bool ended;          /* the graph is gone */
     uint64_t quiet;             /* remembered_lock: a check found nothing when referred_changes had
@@ -86,6 +100,12 @@ struct check {
     tarn_status status;               /* why one of these could not be made */
     tarn_graph_summary summary;
 };
+
+/* places.c. The live block around an address; leaves the last error alone. What is there where no
+ * block is. The end of either; 0: neither is there. */
+bool live_at(uintptr_t value, struct live *live);
+bool outside_at(uintptr_t value, struct outside *outside);
+uintptr_t memory_end(uintptr_t value);
 
 /* words.c. Lists the words that are in tarn's memory, and those that `before` remembers. */
 tarn_status words_collect(driver_graph graph, const struct remembered *before,

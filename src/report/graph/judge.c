@@ -6,8 +6,6 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/pool/graph.h"
-#include "memory/share/import.h"
-#include "memory/share/pointer.h"
 #include "report/graph/graph.h"
 
 #include <stdlib.h>
@@ -78,29 +76,6 @@ static const struct picture_pool *pool_in(const struct picture *picture, int dev
     return NULL;
 }
 
-struct live {
-    tarn_block_info block;
-    bool sleeps; /* its pool is suspended: there is no memory */
-};
-
-static tarn_status note_live(struct store *store, const tarn_block_info *block, void *argument)
-{
-    struct live *live = argument;
-    live->block = *block;
-    live->sleeps = atomic_load(&store->suspended);
-    return TARN_OK;
-}
-
-/* The live block around an address. Leaves the last error alone. */
-static bool live_at(uintptr_t value, struct live *live)
-{
-    struct error_before before;
-    error_attempt_begin(&before);
-    bool found = !pointer_do((const void *)value, note_live, live);
-    error_attempt_end(&before, TARN_OK);
-    return found;
-}
-
 static bool graph_holds(const struct check *check, int device, tarn_pool_id pool)
 {
     return (pool.first || pool.second) &&
@@ -157,10 +132,21 @@ static tarn_graph_state state_of_other(struct check *check, const struct live *n
     return !known ? TARN_GRAPH_LIVE : holds ? TARN_GRAPH_HELD : TARN_GRAPH_CHANGED;
 }
 
+/* What lies there where an import does, or a page of a range. */
+static tarn_graph_state state_of_outside(struct check *check, const struct outside *now,
+                                         const struct known *known)
+{
+    const struct outside *then = known ? &known->outside : NULL;
+    check->summary.unproven += !known;
+    return !then || (then->number == now->number && then->turn == now->turn) ? TARN_GRAPH_LIVE
+                                                                             : TARN_GRAPH_CHANGED;
+}
+
 static void find_state(struct check *check, tarn_graph_reference *reference,
                        const struct known *known)
 {
     struct live now = {.sleeps = false};
+    struct outside outside;
     uintptr_t value = (uintptr_t)reference->address;
     bool live = live_at(value, &now);
     const struct referred *referred = known ? known->referred : NULL;
@@ -171,10 +157,9 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
         reference->state = now.sleeps ? TARN_GRAPH_UNMAPPED : TARN_GRAPH_LIVE;
     else if (live)
         reference->state = state_of_other(check, &now, known);
-    else if (import_has(value)) {
-        reference->state = TARN_GRAPH_LIVE;
-        check->summary.unproven += !known;
-    } else
+    else if (outside_at(value, &outside))
+        reference->state = state_of_outside(check, &outside, known);
+    else
         reference->state = state_of_free(check, reference);
     if (referred && reference->state != TARN_GRAPH_LIVE) {
         name_block(reference, &referred->block);
@@ -389,7 +374,7 @@ static tarn_graph_certainty certainty(struct check *check, size_t index,
     const struct referred *referred = known ? known->referred : NULL;
     if (reference->state == TARN_GRAPH_LIVE || reference->state == TARN_GRAPH_HELD)
         return TARN_GRAPH_NO_FINDING;
-    if (known && !referred)
+    if (known && !referred && !known->outside.number)
         return certainty_of_free(check, index, reference);
     if (is_of_a_held_pool(check, reference, referred))
         return TARN_GRAPH_PERHAPS;

@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "memory/range/range.h"
 #include "report/graph/graph.h"
 
 #include <stdlib.h>
@@ -107,6 +108,8 @@ bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summ
 void remembered_found_nothing(struct remembered *used, uint64_t changes,
                               const tarn_graph_summary *summary)
 {
+    if (used->has_pages)
+        return;
     mutex_lock(&remembered_lock);
     used->quiet = changes;
     used->summary = *summary;
@@ -209,6 +212,9 @@ static tarn_status note_blocks(struct remembered *made)
         struct known *known = &made->known[made->known_count];
         tarn_block_info block = {.size = 0};
         status = referred_of(known->value, &known->referred, &block);
+        if (!known->referred && !status)
+            (void)outside_at(known->value, &known->outside);
+        made->has_pages = made->has_pages || range_has(known->value);
         known->ends[0] = (uintptr_t)block.base + block.requested;
         known->ends[1] = (uintptr_t)block.base + block.usable_size;
     }
