@@ -157,8 +157,9 @@ typedef struct tarn_graph_summary {
  * tarn holds no lock during the callback, which may call tarn, and must not throw. `summary` may be
  * NULL. The memory is looked at as it is during the call: other threads that allocate and free
  * meanwhile change the answer. Works for graphs of any origin. With `options->remembered`, as
- * before a launch, the call looks at nothing while no block that graphs refer to has ended since a
- * check that found nothing, and no pool was suspended or resumed.
+ * before a launch, the call looks only at addresses with a finding, those that were in no block
+ * when the graph was remembered, and pages of ranges, while since the last such check no block that
+ * graphs refer to has ended, no import has begun or ended, and no pool was suspended or resumed.
  *
  * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each known capture when it ends,
  * and a certain finding is reported once.

@@ -197,7 +197,9 @@ struct range_look {
     uint64_t number; /* of its range */
     uint64_t turn;   /* how often it was decommitted */
     uintptr_t end;
-    bool committed;
+    bool committed, mapped;
+    int device;
+    tarn_pool_id pool;
 };
 /* False: no range is there. */
 bool range_look(uintptr_t address, struct range_look *look);

@@ -125,6 +125,9 @@ bool range_look(uintptr_t address, struct range_look *look)
             .turn = word >> PAGE_STATE_BITS,
             .end = range->start + (index + 1) * range->page_size,
             .committed = word_state(word) == PAGE_COMMITTED,
+            .mapped = word_state(word) != PAGE_EMPTY && word_state(word) != PAGE_LEFT,
+            .device = range->store->arena->device->number,
+            .pool = {range->store->id[0], range->store->id[1]},
         };
     mutex_unlock(&range_set_lock);
     return range;

@@ -6,7 +6,6 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
-#include "memory/range/range.h"
 #include "report/graph/graph.h"
 
 #include <stdlib.h>
@@ -21,6 +20,9 @@ static void forget(struct remembered *old)
 {
     for (size_t i = 0; i < old->known_count; i++)
         referred_release(old->known[i].referred);
+    pages_unmap(old->verdicts.open, old->verdicts.open_room * sizeof *old->verdicts.open);
+    if (old->verdicts.grounds)
+        pages_unmap(old->verdicts.grounds, old->known_room * sizeof *old->verdicts.grounds);
     pages_unmap(old->known, old->known_room * sizeof *old->known);
     pages_unmap(old->names, old->names_bytes);
     words_finish(&old->words);
@@ -95,25 +97,37 @@ struct known *remembered_at(const struct remembered *before, uintptr_t value)
     return NULL;
 }
 
-bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summary)
+struct verdicts *verdicts_take(struct remembered *used)
 {
     mutex_lock(&remembered_lock);
-    bool quiet = used->quiet && used->quiet == atomic_load(&referred_changes);
-    if (quiet)
-        *summary = used->summary;
+    bool taken = used->taken;
+    used->taken = true;
     mutex_unlock(&remembered_lock);
-    return quiet;
+    return taken ? NULL : &used->verdicts;
 }
 
-void remembered_found_nothing(struct remembered *used, uint64_t changes,
-                              const tarn_graph_summary *summary)
+void verdicts_give(struct remembered *used)
 {
-    if (used->has_pages)
-        return;
     mutex_lock(&remembered_lock);
-    used->quiet = changes;
-    used->summary = *summary;
+    used->taken = false;
     mutex_unlock(&remembered_lock);
+}
+
+bool verdicts_add(struct verdicts *verdicts, const struct open *open)
+{
+    if (verdicts->open_count == verdicts->open_room) {
+        size_t room = verdicts->open_room ? 2 * verdicts->open_room : 128;
+        struct open *list = pages_map(room * sizeof *list);
+        if (!list)
+            return false;
+        if (verdicts->open_count)
+            memcpy(list, verdicts->open, verdicts->open_count * sizeof *list);
+        pages_unmap(verdicts->open, verdicts->open_room * sizeof *list);
+        verdicts->open = list;
+        verdicts->open_room = room;
+    }
+    verdicts->open[verdicts->open_count++] = *open;
+    return true;
 }
 
 /* ---- Statistics ---- */
@@ -214,7 +228,6 @@ static tarn_status note_blocks(struct remembered *made)
         status = referred_of(known->value, &known->referred, &block);
         if (!known->referred && !status)
             (void)outside_at(known->value, &known->outside);
-        made->has_pages = made->has_pages || range_has(known->value);
         known->ends[0] = (uintptr_t)block.base + block.requested;
         known->ends[1] = (uintptr_t)block.base + block.usable_size;
     }
