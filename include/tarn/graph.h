@@ -161,8 +161,8 @@ typedef struct tarn_graph_summary {
  * when the graph was remembered, and pages of ranges, while since the last such check no block that
  * graphs refer to has ended, no import has begun or ended, and no pool was suspended or resumed.
  *
- * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each known capture when it ends,
- * and a certain finding is reported once.
+ * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each capture that is ended by
+ * tarn_capture_end() or tarn_capture_end_announced(), and a certain finding is reported once.
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL or, as far as the driver can tell, not a graph;
  *                                 an unknown size or number; a graph and a number */
 TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *options,
