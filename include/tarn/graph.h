@@ -26,7 +26,8 @@
  * Memory of such a pool that was free when the graph was remembered is no finding: captures that
  * share a pool allocate and free there. It counts as unproven. A field of a structure that was
  * remembered is no finding where tarn has no memory, then and now.
- * A parameter that the kernel does not use looks like one that it uses. Addresses that a kernel
+ * A parameter that the kernel does not use looks like one that it uses; so does the end of a block,
+ * without another address of it in the node, like the start of the next block. Addresses that a kernel
  * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
  * are live blocks that may be others than at the capture. No graph with either is called clean.
  *
