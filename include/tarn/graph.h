@@ -27,9 +27,10 @@
  * share a pool allocate and free there. It counts as unproven. A field of a structure that was
  * remembered is no finding where tarn has no memory, then and now.
  * A parameter that the kernel does not use looks like one that it uses; so does the end of a block,
- * without another address of it in the node, like the start of the next block. Addresses that a kernel
- * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
- * are live blocks that may be others than at the capture. No graph with either is called clean.
+ * without another address of it in the node, like the start of the next block. Addresses that a
+ * kernel reads from memory are not seen. Nodes that cannot be looked at are counted in the summary,
+ * and so are live blocks that may be others than at the capture. No graph with either is called
+ * clean.
  *
  * The functions are thread-safe, and allowed while a stream captures. The graph must exist, and
  * nobody may change or destroy it during the call. Neither synchronises the device. Every function

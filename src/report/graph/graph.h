@@ -3,8 +3,8 @@
 
 /* Checks of graphs (tarn/graph.h). A *word* is eight bytes of a node's parameters that may be an
  * address. words.c collects the words that point into tarn's memory. remembered.c stores them.
- * places.c says what is at such an address now, judge.c how certain a fault is. graph.c has the public
- * calls, and makes the reports. */
+ * places.c says what is at such an address now, judge.c how certain a fault is. graph.c has the
+ * public calls, and makes the reports. */
 #ifndef TARN_REPORT_GRAPH_H
 #define TARN_REPORT_GRAPH_H
 

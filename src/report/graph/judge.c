@@ -127,8 +127,8 @@ static bool ends_grow(struct check *check)
     return true;
 }
 
-/* The ends of the block around an address. A block that was remembered may have been extended since:
- * the graph has the ends of its capture. */
+/* The ends of the block around an address. A block that was remembered may have been extended
+ * since: the graph has the ends of its capture. */
 static bool ends_of(const struct check *check, uintptr_t value, uintptr_t ends[2])
 {
     struct live live;
@@ -279,8 +279,8 @@ static bool is_of_a_held_pool(const tarn_graph_reference *reference,
                       : pool_facts(reference->device, reference->pool).held));
 }
 
-/* The certainty of an address where nothing speaks for the graph. It follows from what is remembered
- * alone, so it is found out once. */
+/* The certainty of an address where nothing speaks for the graph. It follows from what is
+ * remembered alone, so it is found out once. */
 static tarn_graph_certainty weight(struct check *check, size_t index, const struct known *known)
 {
     struct open *open = &check->open;

@@ -108,8 +108,8 @@ static const struct picture *picture_of(struct check *check)
     return check->picture;
 }
 
-/* Looks up all addresses that are remembered at once, as a picture is dear, and again when runs have
- * changed: within one check at most once. */
+/* Looks up all addresses that are remembered at once, as a picture is dear, and again when runs
+ * have changed: within one check at most once. */
 static bool grounds_know(struct check *check)
 {
     struct verdicts *kept = check->kept;
