@@ -21,12 +21,16 @@
  *   TARN_GRAPH_PERHAPS   anything else: a field of a structure, which may be padding or unused; or
  *                        a freed block of a pool that something else holds, which serves no other
  *                        pool
+ * An import that was closed, and a page of a range that was decommitted, count as free memory, also
+ * where another import, or the same page, is there again.
  * Memory of such a pool that was free when the graph was remembered is no finding: captures that
  * share a pool allocate and free there. It counts as unproven. A field of a structure that was
  * remembered is no finding where tarn has no memory, then and now.
- * A parameter that the kernel does not use looks like one that it uses. Addresses that a kernel
- * reads from memory are not seen. Nodes that cannot be looked at are counted in the summary, and so
- * are live blocks that may be others than at the capture. No graph with either is called clean.
+ * A parameter that the kernel does not use looks like one that it uses; so does the end of a block,
+ * without another address of it in the node, like the start of the next block. Addresses that a
+ * kernel reads from memory are not seen. Nodes that cannot be looked at are counted in the summary,
+ * and so are live blocks that may be others than at the capture. No graph with either is called
+ * clean.
  *
  * The functions are thread-safe, and allowed while a stream captures. The graph must exist, and
  * nobody may change or destroy it during the call. Neither synchronises the device. Every function
@@ -48,12 +52,13 @@ extern "C" {
 
 /* What lies at an address that a graph has. */
 typedef enum tarn_graph_state {
-    TARN_GRAPH_LIVE,   /* a live block; unless the graph was remembered, perhaps another one than at
-                        the capture */
-    TARN_GRAPH_HELD,   /* memory of a pool that the graph holds: its own, live or not */
-    TARN_GRAPH_FREE,   /* free memory, or memory of a freed block that other streams still use */
-    TARN_GRAPH_OTHERS, /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
-    TARN_GRAPH_CHANGED, /* another block than the remembered one, or one where none was */
+    TARN_GRAPH_LIVE,    /* a live block, an import, or a committed page of a range; unless the graph
+                        was remembered, perhaps another one than at the capture */
+    TARN_GRAPH_HELD,    /* memory of a pool that the graph holds: its own, live or not */
+    TARN_GRAPH_FREE,    /* free memory, or memory of a freed block that other streams still use */
+    TARN_GRAPH_OTHERS,  /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
+    TARN_GRAPH_CHANGED, /* another block, import or page than the remembered one, or one where none
+                           was */
     TARN_GRAPH_UNMAPPED /* addresses of tarn without memory, as those of a suspended pool: a launch
                            fails */
 } tarn_graph_state;
@@ -89,7 +94,9 @@ typedef struct tarn_graph_reference {
     const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
                                        or it is unknown. Valid until the callback returns */
     unsigned parameter;             /* its index */
-    size_t offset;                  /* bytes from the start of the parameter */
+    size_t offset;                  /* bytes from the start of the parameter; of a copy or fill that
+                                       ends in other memory than it begins in, there is a second
+                                       reference, to its last byte: the bytes before that */
     size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
                                        bytes used from `address` on, 0 if unknown */
     void *address;                  /* the value */
@@ -152,11 +159,12 @@ typedef struct tarn_graph_summary {
  * tarn holds no lock during the callback, which may call tarn, and must not throw. `summary` may be
  * NULL. The memory is looked at as it is during the call: other threads that allocate and free
  * meanwhile change the answer. Works for graphs of any origin. With `options->remembered`, as
- * before a launch, the call looks at nothing while no block that graphs refer to has ended since a
- * check that found nothing, and no pool was suspended or resumed.
+ * before a launch, the call looks only at addresses with a finding, those that were in no block
+ * when the graph was remembered, and pages of ranges, while since the last such check no block that
+ * graphs refer to has ended, no import has begun or ended, and no pool was suspended or resumed.
  *
- * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each known capture when it ends,
- * and a certain finding is reported once.
+ * With TARN_DEBUG=graphs (debug.h), tarn remembers the graph of each capture that is ended by
+ * tarn_capture_end() or tarn_capture_end_announced(), and a certain finding is reported once.
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL or, as far as the driver can tell, not a graph;
  *                                 an unknown size or number; a graph and a number */
 TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *options,

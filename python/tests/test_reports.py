@@ -154,6 +154,11 @@ def test_a_graph_is_checked_by_its_handle():
     for wrong in ({"graph": 0}, {"remembered": number}, {"graph": 1, "remembered": number}):
         with pytest.raises(tarn.InvalidArgumentError):
             tarn.graph_check(**wrong)
+    for call in (tarn.graph_check, tarn.remember_graph):
+        with pytest.raises(OverflowError, match="graph: "):
+            call(1 << 70)
+        with pytest.raises(ValueError, match="graph: -1 is negative"):
+            call(-1)
 
 
 def test_what_a_check_gives_has_all_fields_of_the_structures():

@@ -7,6 +7,7 @@
 #include "memory/debug/debug.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 #include "memory/share/pointer.h"
@@ -35,6 +36,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
             slab_set_requested_locked(block->slab, block->slot, size);
         else
             block->span->requested = size;
+        referred_resize(block_uses_of(block), size);
         counters_extended(block->heap->store->counters, block->size, more, block->requested,
                           size - block->requested, block->slab ? &none : &block->span->oversize);
         uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;

@@ -301,6 +301,107 @@ static void a_restore_ends_what_it_does_not_bring_back(void)
     nothing_is_left(0);
 }
 
+/* A begin and end pair, captured before a block grew and after: neither end is the start of what
+ * lies, or lay, behind it. Findings have the size that the block had last. */
+static void blocks_that_grow_end_where_they_ended_at_the_capture(void)
+{
+    begin();
+    char *input = alloc_on(stream, 2 * MIB), *gap = alloc_on(stream, 2 * MIB),
+         *next = alloc_on(stream, 2 * MIB);
+    CHECK(gap == input + 2 * MIB && next == gap + 2 * MIB);
+    cu_graph small = graph_made(), large = graph_made();
+    struct survey_graph rows[2];
+    add_three(small, input, gap);
+    uint64_t first = remembered(small);
+    OK(tarn_free(gap));
+    OK(tarn_extend(input, 4 * MIB));
+    add_three(large, input, next);
+    uint64_t second = remembered(large);
+    is_clean(second);
+    CHECK(remembered_sum_up(rows, 2) == 2 && rows[1].bytes == 6 * MIB);
+    OK(tarn_free(next));
+    check_number(second, false);
+    CHECK(found.count == 1 && found.list[0].certainty == TARN_GRAPH_LIKELY);
+    check_number(first, false);
+    CHECK(found.count == 1 && found.list[0].certainty == TARN_GRAPH_LIKELY);
+    CHECK(found.list[0].address == gap && found.list[0].state == TARN_GRAPH_CHANGED);
+    OK(tarn_free(input));
+    is_certain(first, input, TARN_GRAPH_FREE);
+    CHECK(finding(&found, input)->requested == 4 * MIB);
+    CU(cu.cuGraphDestroy(small));
+    CU(cu.cuGraphDestroy(large));
+    nothing_is_left(0);
+}
+
+static void check_again(const tarn_graph_reference *reference, void *number)
+{
+    tarn_graph_summary summary = {.size = sizeof summary};
+    const tarn_graph_options options = {.size = sizeof options, .remembered = *(uint64_t *)number};
+    CHECK(reference->certainty == TARN_GRAPH_PERHAPS);
+    OK(tarn_graph_check(NULL, &options, NULL, NULL, &summary));
+    CHECK(summary.references == 9 && summary.perhaps == 1);
+}
+
+static void is_perhaps(uint64_t number, const void *address, tarn_graph_state state)
+{
+    check_number(number, false);
+    CHECK(found.count == 1 && found.summary.perhaps == 1 && found.summary.references == 9);
+    CHECK(found.list[0].address == address && found.list[0].state == state);
+    CHECK(found.list[0].node == 4 && found.list[0].block == address);
+}
+
+static size_t open_words(uint64_t number)
+{
+    struct remembered *used = remembered_use(NULL, number);
+    size_t count = used->verdicts.open_count;
+    remembered_leave(used);
+    return count;
+}
+
+/* A graph with a finding: only that is looked at again, and what is told stays right. */
+static void a_check_with_findings_is_cheap_and_right(void)
+{
+    begin();
+    tarn_pool *pool = pool_with((tarn_pool_options){0});
+    char *input[8], *gone = alloc_in(pool, stream, 4 * MIB);
+    cu_graph graph = graph_made();
+    const void *fields[8] = {gone};
+    for (int i = 0; i < 8; i++) {
+        if (i == 4)
+            add_packed(graph, fields, NULL);
+        add_one(graph, input[i] = alloc_on(stream, 512));
+    }
+    uint64_t number = remembered(graph);
+    is_clean(number);
+    CHECK(found.summary.references == 9 && open_words(number) == 0);
+    OK(tarn_free(gone));
+    for (int i = 0; i < 3; i++) {
+        is_perhaps(number, gone, TARN_GRAPH_FREE);
+        CHECK(open_words(number) == 1);
+    }
+    CHECK(alloc_in(pool, stream, 4 * MIB) == gone);
+    is_perhaps(number, gone, TARN_GRAPH_CHANGED);
+    OK(tarn_free(gone));
+    is_perhaps(number, gone, TARN_GRAPH_FREE);
+    OK(tarn_pool_hold(pool, NULL));
+    is_perhaps(number, gone, TARN_GRAPH_OTHERS);
+    OK(tarn_pool_unhold(pool));
+    is_perhaps(number, gone, TARN_GRAPH_FREE);
+    OK(tarn_pool_trim(pool, 0));
+    is_perhaps(number, gone, TARN_GRAPH_UNMAPPED);
+    const tarn_graph_options options = {.size = sizeof options, .remembered = number};
+    OK(tarn_graph_check(NULL, &options, check_again, &number, NULL));
+    OK(tarn_free(input[7]));
+    check_number(number, false);
+    CHECK(found.count == 2 && found.summary.certain == 1 && found.list[1].address == input[7]);
+    CHECK(open_words(number) == 2);
+    CU(cu.cuGraphDestroy(graph));
+    for (int i = 0; i < 7; i++)
+        OK(tarn_free(input[i]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* A pool that something holds serves no other. What was freed there is perhaps the graph's. */
 static void memory_of_a_held_pool_is_perhaps_the_graphs(void)
 {
@@ -739,6 +840,8 @@ int main(void)
         HERE(graphs_come_and_go),
         HERE(a_pool_that_sleeps_has_no_memory),
         HERE(a_restore_ends_what_it_does_not_bring_back),
+        HERE(blocks_that_grow_end_where_they_ended_at_the_capture),
+        HERE(a_check_with_findings_is_cheap_and_right),
         HERE(memory_of_a_held_pool_is_perhaps_the_graphs),
         HERE(what_was_free_stays_a_finding),
         HERE(graphs_are_summed_up),

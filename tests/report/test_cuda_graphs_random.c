@@ -2,8 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Random graphs on the simulated libcuda: of those without a fault none has a certain finding,
- * whatever their parameters look like; of those with one, each that can be seen is found. Prints
- * the numbers that docs/graphs.md has. TARN_SEED chooses the sequence. */
+ * whatever their parameters look like, except for what cannot be told from a fault; of those with
+ * one, each that can be seen is found. Prints the numbers that docs/graphs.md has. TARN_SEED
+ * chooses the sequence. */
 #include "report/graph_test.h"
 
 #include <inttypes.h>
@@ -30,6 +31,8 @@ static struct block {
     bool used; /* a node has an address in it that it uses */
 } blocks[BLOCKS];
 
+static struct block workspace; /* lives as long as the graphs */
+
 static struct block block_made(void)
 {
     static const size_t most[] = {2048, 65536, (size_t)4 << 20};
@@ -48,12 +51,12 @@ static struct block *any(void)
  * gone, padding with an old address in it, two numbers whose upper one looks like an address. */
 static const void *junk(const void *stale)
 {
-    uint64_t here = (uintptr_t)blocks[0].start;
+    const uint64_t near = UINT64_C(1) << 31, here = (uintptr_t)blocks[0].start;
     switch (below(5)) {
     case 0:
         return stale;
     case 1:
-        return (const void *)(uintptr_t)(here >> 32 << 32 | below(UINT64_C(1) << 32));
+        return (const void *)(uintptr_t)(here - near + below(2 * near));
     case 2:
         return (const void *)(uintptr_t)below(UINT64_MAX);
     case 3:
@@ -68,14 +71,14 @@ static void add_clean_node(cu_graph graph, const void *stale)
 {
     const struct block *a = any(), *b = any(), *unused = &blocks[below(BLOCKS)];
     const void *fields[8];
-    switch (below(9)) {
+    switch (below(10)) {
     case 0:
         add_three(graph, a->start, b->start);
         break;
     case 1: /* begin and end, which is perhaps where the next block starts */
         add_three(graph, a->start, a->start + a->size);
         break;
-    case 2: /* base minus an offset */
+    case 2: /* base minus an offset, which is never where a block starts: see BASE_MINUS */
         add_three(graph, a->start - 8 * (1 + 2 * below(2048)), b->start + below(b->size));
         break;
     case 3:
@@ -95,6 +98,10 @@ static void add_clean_node(cu_graph graph, const void *stale)
         break;
     case 7:
         add_batch(graph, a->start);
+        break;
+    case 8: /* a part of a workspace, which ends where the workspace does */
+        add_three(graph, workspace.start + 512 * below(workspace.size / 512),
+                  workspace.start + workspace.size);
         break;
     default:
         add_one(graph, a->start);
@@ -146,10 +153,29 @@ static void end_graph(cu_graph graph)
             OK(tarn_free(blocks[i].start));
 }
 
+/* Findings by certainty. */
+struct counts {
+    size_t of[TARN_GRAPH_CERTAIN + 1];
+};
+
+static void count(struct counts *counts)
+{
+    counts->of[TARN_GRAPH_CERTAIN] += found.summary.certain;
+    counts->of[TARN_GRAPH_LIKELY] += found.summary.likely;
+    counts->of[TARN_GRAPH_PERHAPS] += found.summary.perhaps;
+}
+
+static void print(int graphs, const char *what, const struct counts *counts)
+{
+    printf("%d %s: %zu certain, %zu likely, %zu perhaps\n", graphs, what,
+           counts->of[TARN_GRAPH_CERTAIN], counts->of[TARN_GRAPH_LIKELY],
+           counts->of[TARN_GRAPH_PERHAPS]);
+}
+
 static void clean_graphs_have_no_certain_finding(void **unused)
 {
     (void)unused;
-    size_t references = 0, likely = 0, perhaps = 0;
+    struct counts counts = {{0}};
     for (int i = 0; i < GRAPHS; i++) {
         struct block gone = block_made();
         begin_graph();
@@ -159,14 +185,57 @@ static void clean_graphs_have_no_certain_finding(void **unused)
         go_on_allocating();
         check_into(&found, graph, false);
         CHECK(found.summary.certain == 0 && found.summary.remembered);
-        references += found.summary.references;
-        likely += found.summary.likely;
-        perhaps += found.summary.perhaps;
+        count(&counts);
         end_graph(graph);
     }
-    fprintf(stderr, "%zu addresses, %zu likely findings, %zu perhaps\n", references, likely,
-            perhaps);
-    printf("%d clean graphs: 0 certain findings\n", GRAPHS);
+    print(GRAPHS, "clean graphs", &counts);
+}
+
+/* ---- What cannot be told from a fault ---- */
+
+enum twin {
+    BASE_MINUS, /* base minus an offset, which is where another block starts */
+    UNUSED,     /* a parameter that the kernel does not use */
+    END_ALONE,  /* the end of a block that the node has no other address of */
+    TWINS
+};
+
+static const char *const twin_names[TWINS] = {
+    "clean graphs with a block minus a multiple of 512",
+    "clean graphs with an unused pointer",
+    "clean graphs with an end without its start",
+};
+
+static void add_twin(cu_graph graph, enum twin twin)
+{
+    const struct block *a = any();
+    if (twin == BASE_MINUS)
+        add_one(graph, a->start - 512 * (1 + below(32)));
+    else if (twin == UNUSED)
+        add_three(graph, a->start, blocks[below(BLOCKS)].start);
+    else
+        add_one(graph, a->start + a->size);
+}
+
+static void what_looks_like_a_fault_is_counted(void **unused)
+{
+    (void)unused;
+    struct counts counts[TWINS] = {{{0}}};
+    for (int i = 0; i < TWINS * GRAPHS; i++) {
+        begin_graph();
+        cu_graph graph = graph_made();
+        for (uint64_t left = 1 + below(8); left; left--)
+            add_one(graph, any()->start);
+        add_twin(graph, (enum twin)(i % TWINS));
+        OK(tarn_graph_remember(graph, NULL));
+        go_on_allocating();
+        check_into(&found, graph, false);
+        CHECK(found.count <= 1); /* all others are used, and live */
+        count(&counts[i % TWINS]);
+        end_graph(graph);
+    }
+    for (int i = 0; i < TWINS; i++)
+        print(GRAPHS, twin_names[i], &counts[i]);
 }
 
 /* ---- Faults ---- */
@@ -249,7 +318,8 @@ static const char *const certainty_names[] = {"no finding", "perhaps", "likely",
 static void planted_faults_are_found(void **unused)
 {
     (void)unused;
-    size_t count[FAULTS] = {0}, seen[FAULTS] = {0}, all = 0;
+    struct counts counts = {{0}};
+    size_t planted[FAULTS] = {0}, seen[FAULTS] = {0}, all = 0;
     for (int i = 0; i < GRAPHS; i++) {
         enum fault fault = (enum fault)(i % FAULTS);
         begin_graph();
@@ -268,17 +338,19 @@ static void planted_faults_are_found(void **unused)
         tarn_graph_certainty certainty = certainty_of(&victim);
         CHECK(certainty >= promised[fault]);
         CHECK(found.summary.verdict == TARN_GRAPH_SUSPICIOUS);
-        count[fault]++;
-        seen[fault]++;
-        all++;
+        planted[fault]++;
+        seen[fault] += certainty != TARN_GRAPH_NO_FINDING;
+        all += certainty != TARN_GRAPH_NO_FINDING;
+        counts.of[certainty]++;
         if (again.start)
             OK(tarn_free(again.start));
         end_graph(graph);
     }
     for (int i = 0; i < FAULTS; i++)
-        printf("%-38s %3zu of %3zu found, each at least %s\n", fault_names[i], seen[i], count[i],
+        printf("%-38s %3zu of %3zu found, each at least %s\n", fault_names[i], seen[i], planted[i],
                certainty_names[promised[i]]);
-    printf("%d faults planted, %zu found\n", GRAPHS, all);
+    CHECK(all == GRAPHS);
+    print(GRAPHS, "faults planted, each found", &counts);
 }
 
 static int begin(void **unused)
@@ -290,6 +362,8 @@ static int begin(void **unused)
     host_start_with(1, 1024 * MIB);
     cuda_calls_load();
     stream = lease(0);
+    workspace = (struct block){.size = 4 * MIB};
+    workspace.start = alloc_on(stream, workspace.size);
     return 0;
 }
 
@@ -298,6 +372,7 @@ int main(void)
     setenv("TARN_DRIVER", "cuda", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_graphs_have_no_certain_finding),
+        cmocka_unit_test(what_looks_like_a_fault_is_counted),
         cmocka_unit_test(planted_faults_are_found),
     };
     return cmocka_run_group_tests(tests, begin, NULL);

@@ -7,6 +7,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from typing import Any, List, NamedTuple, Optional, Union
 
 from . import _c
+from ._integers import integer
 from ._library import lib
 from .devices import StreamLike, stream_value
 from .errors import Callbacks, check
@@ -64,6 +65,11 @@ class GraphCheck(NamedTuple):
     perhaps: int
 
 
+def _handle(graph: Any) -> Any:
+    """A number that is no address is refused: ctypes would drop the bits that do not fit."""
+    return integer("graph", graph) if isinstance(graph, int) else graph
+
+
 def _reference(found: Any) -> GraphReference:
     return GraphReference(_CERTAINTIES[found.certainty], _STATES[found.state], found.node, found.depth, _KINDS[found.kind],
                           (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
@@ -82,7 +88,7 @@ def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remem
     summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
     callbacks = Callbacks()
     callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
-    callbacks.check(lib.tarn_graph_check(graph, byref(options), callback, None, byref(summary)))
+    callbacks.check(lib.tarn_graph_check(_handle(graph), byref(options), callback, None, byref(summary)))
     counts = {name: getattr(summary, name) for name in GraphCheck._fields if name not in ("verdict", "findings")}
     return GraphCheck(verdict=_VERDICTS[summary.verdict], findings=findings, **counts)
 
@@ -99,7 +105,7 @@ def remember_graph(graph: GraphHandle) -> int:
     """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
     just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""
     number = c_uint64()
-    check(lib.tarn_graph_remember(graph, byref(number)))
+    check(lib.tarn_graph_remember(_handle(graph), byref(number)))
     return number.value
 
 

@@ -113,6 +113,13 @@ void run_destroy(struct run *run)
 
 /* Runs and spans ------------------------------------------------------------------------------- */
 
+atomic_uint_fast64_t runs_changed = 1;
+
+static void note_runs_changed(void)
+{
+    atomic_fetch_add(&runs_changed, 1);
+}
+
 static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
 {
     run->previous = NULL;
@@ -537,6 +544,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 {
     struct run *run = span->run;
     struct span *before = span->previous, *after = span->next;
+    note_runs_changed();
     trace_block(heap->store->kind.pieces ? TRACE_segment_unmap : TRACE_segment_free, heap,
                 span->start, span->size, 0);
     if (before)
@@ -568,6 +576,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 
 void run_detach_locked(struct heap *heap, struct run *run)
 {
+    note_runs_changed();
     span_remove_locked(heap, run->first);
     trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
     run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
@@ -577,6 +586,7 @@ void run_detach_locked(struct heap *heap, struct run *run)
 void run_attach_locked(struct heap *heap, struct run *run)
 {
     struct span *span = run->first;
+    note_runs_changed();
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     span->batch = 0;
     run_insert_locked(heap, (enum zone_kind)span->zone, run);
@@ -588,6 +598,7 @@ void run_attach_locked(struct heap *heap, struct run *run)
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base,
                              struct run *run, struct span *span, uintptr_t start, uintptr_t end)
 {
+    note_runs_changed();
     span->start = start;
     span->size = end - start;
     span->zone = (uint8_t)zone;

@@ -160,6 +160,10 @@ void run_destroy(struct run *run);
 /* Frees the reserve. A heap that may never be reused keeps none. */
 void spare_spans_destroy_locked(struct heap *heap);
 
+/* Grows, under the heap's lock, whenever addresses come into a run or leave it: while it stays, the
+ * same runs have the same addresses. */
+extern atomic_uint_fast64_t runs_changed;
+
 /* Splits a taken span at `offset`: the rest becomes `fresh`, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
 /* Takes a taken span whose memory is no longer mapped out of its run, and destroys it. If it had

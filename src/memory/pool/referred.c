@@ -25,6 +25,7 @@ static tarn_status note_locked(struct block *block, struct referred **result)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "no host memory to note that a graph refers to a block");
     note->block = block_info_locked(block);
+    atomic_store(&note->requested, note->block.requested);
     atomic_store(&note->holders, 2);
     tarn_status status = use_add_referred(uses, note);
     if (status) {
@@ -46,7 +47,7 @@ static bool is_of_another(const struct block *block)
     return thread && thread != thread_here;
 }
 
-tarn_status referred_of(uintptr_t address, struct referred **referred)
+tarn_status referred_of(uintptr_t address, struct referred **referred, tarn_block_info *info)
 {
     struct block block;
     tarn_status status = TARN_OK;
@@ -59,6 +60,7 @@ tarn_status referred_of(uintptr_t address, struct referred **referred)
         caches_stop_locked(heap);
     bool live = !stops || block_find_again_locked(address, &block);
     if (live && address - block.start - block.front < block_usable(&block)) {
+        *info = block_info_locked(&block);
         *referred = use_referred(block_uses_of(&block));
         if (*referred)
             atomic_fetch_add(&(*referred)->holders, 1);

@@ -107,8 +107,9 @@ struct tarn_range {
     atomic_uint_fast64_t epoch;
     _Atomic(struct chunk *) *chunks;
     size_t chunk_count;
-    uint32_t place; /* in the trace, kept; constant */
-    tarn_tag tag;   /* of its pages; constant */
+    uint32_t place;  /* in the trace, kept; constant */
+    tarn_tag tag;    /* of its pages; constant */
+    uint64_t number; /* no other range of the process has it; constant */
 
     mutex lock;
     struct order *orders;
@@ -190,6 +191,18 @@ void ranges_may_go(void);
 /* Whether there is any; one load. */
 bool ranges_any(void);
 bool range_has(uintptr_t address);
+
+/* The page around an address, at this moment. */
+struct range_look {
+    uint64_t number; /* of its range */
+    uint64_t turn;   /* how often it was decommitted */
+    uintptr_t end;
+    bool committed, mapped;
+    int device;
+    tarn_pool_id pool;
+};
+/* False: no range is there. */
+bool range_look(uintptr_t address, struct range_look *look);
 /* TARN_ERROR_INVALID_POINTER with a text for an address of a range. */
 tarn_status range_refuse(uintptr_t address);
 

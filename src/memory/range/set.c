@@ -16,6 +16,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
 static mutex range_set_lock = MUTEX_INITIALIZER(LOCK_RANGES);
 static struct tree ranges = {.order = by_address};
 static atomic_size_t range_count; /* in the set; read without the lock */
+static uint64_t range_numbers;    /* range_set_lock: given so far */
 static struct object_pool range_objects = OBJECT_POOL_NAMED(struct tarn_range);
 
 tarn_status range_check(struct tarn_range *range)
@@ -40,6 +41,7 @@ void range_free(struct tarn_range *range)
 void range_enter(struct tarn_range *range)
 {
     mutex_lock(&range_set_lock);
+    range->number = ++range_numbers;
     tree_insert(&ranges, &range->node);
     atomic_fetch_add(&range_count, 1);
     mutex_unlock(&range_set_lock);
@@ -90,15 +92,45 @@ bool ranges_any(void)
     return atomic_load_explicit(&range_count, memory_order_acquire) != 0;
 }
 
+static const struct tarn_range *range_at_locked(uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&ranges, ends_after, address);
+    return node && TREE_ENTRY(node, struct tarn_range, node)->start <= address
+               ? TREE_ENTRY(node, struct tarn_range, node)
+               : NULL;
+}
+
 bool range_has(uintptr_t address)
 {
     if (!ranges_any())
         return false;
     mutex_lock(&range_set_lock);
-    struct tree_node *node = tree_find_first(&ranges, ends_after, address);
-    bool has = node && TREE_ENTRY(node, struct tarn_range, node)->start <= address;
+    bool has = range_at_locked(address) != NULL;
     mutex_unlock(&range_set_lock);
     return has;
+}
+
+bool range_look(uintptr_t address, struct range_look *look)
+{
+    if (!ranges_any())
+        return false;
+    mutex_lock(&range_set_lock);
+    const struct tarn_range *range = range_at_locked(address);
+    size_t index = range ? (address - range->start) / range->page_size : 0;
+    const struct page *page = range ? range_page(range, index) : NULL;
+    uint64_t word = page ? atomic_load(&page->word) : PAGE_EMPTY;
+    if (range)
+        *look = (struct range_look){
+            .number = range->number,
+            .turn = word >> PAGE_STATE_BITS,
+            .end = range->start + (index + 1) * range->page_size,
+            .committed = word_state(word) == PAGE_COMMITTED,
+            .mapped = word_state(word) != PAGE_EMPTY && word_state(word) != PAGE_LEFT,
+            .device = range->store->arena->device->number,
+            .pool = {range->store->id[0], range->store->id[1]},
+        };
+    mutex_unlock(&range_set_lock);
+    return range;
 }
 
 tarn_status range_refuse(uintptr_t address)

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "base/tree.h"
+#include "memory/pool/referred.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/share.h"
 
@@ -25,6 +26,7 @@ struct import {
     struct share_head head;
     uint64_t files; /* files_of() its parts */
     struct arena *arena;
+    uint64_t number; /* no other import of the process has it; 0: not given yet */
     uint64_t count;
     bool of_pool; /* a segment of an imported pool, used by that pool only; of the head only `bytes`
                      is set */
@@ -40,6 +42,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
 static mutex imports_lock = MUTEX_INITIALIZER(LOCK_IMPORTS); /* protects the set; a leaf */
 static struct tree imports = {.order = by_address};
 static atomic_size_t import_count; /* size of the set; read without the lock */
+static uint64_t import_numbers;    /* imports_lock: given so far */
 static struct object_pool import_objects = OBJECT_POOL(struct import);
 
 static void *pointer_of(const struct import *import)
@@ -92,8 +95,10 @@ static struct import *import_like_locked(const struct arena *arena, const struct
 static void enter_locked(struct import *import)
 {
     import->count = 1;
+    import->number = import->number ? import->number : ++import_numbers;
     tree_insert(&imports, &import->node);
     atomic_fetch_add(&import_count, 1);
+    atomic_fetch_add(&referred_changes, 1);
 }
 
 static bool count_like(const struct arena *arena, const struct share_head *head, uint64_t files,
@@ -109,14 +114,22 @@ static bool count_like(const struct arena *arena, const struct share_head *head,
     return like != NULL;
 }
 
-bool import_has(uintptr_t address)
+uint64_t import_look(uintptr_t address, uintptr_t *end)
 {
     if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0)
-        return false;
+        return 0;
     mutex_lock(&imports_lock);
-    bool held = import_at_locked(address) != NULL;
+    const struct import *import = import_at_locked(address);
+    uint64_t number = import ? import->number : 0;
+    *end = import ? import->start + import->head.mapped : 0;
     mutex_unlock(&imports_lock);
-    return held;
+    return number;
+}
+
+bool import_has(uintptr_t address)
+{
+    uintptr_t end;
+    return import_look(address, &end) != 0;
 }
 
 tarn_status import_refuse(uintptr_t address)
@@ -240,6 +253,7 @@ static void remove_locked(struct import *import)
 {
     tree_remove(&imports, &import->node);
     atomic_fetch_sub(&import_count, 1);
+    atomic_fetch_add(&referred_changes, 1);
 }
 
 tarn_status import_segment_end(struct import *import, bool surely)

@@ -54,11 +54,11 @@ static void report(const struct check *check, const tarn_graph_reference *refere
         .kind = TARN_DEBUG_GRAPH,
         .device = block->device,
         .block = block->base,
-        .requested = block->requested,
+        .requested = reference->requested,
         .offset = (char *)reference->address - (char *)block->base,
     };
     const struct debug_facts facts = {.address = (uintptr_t)block->base,
-                                      .requested = block->requested,
+                                      .requested = reference->requested,
                                       .device = block->device,
                                       .pool = {block->pool.first, block->pool.second},
                                       .stream = block->stream,
@@ -132,19 +132,61 @@ static void tell(const struct check *check, tarn_graph_reference *reference, str
     call(reference, found, user);
 }
 
-/* Judges each word. */
-static tarn_status judge_all(struct check *check, bool all,
-                             void (*found)(const tarn_graph_reference *reference, void *user),
-                             void *user)
+/* Whom a check tells. */
+struct listener {
+    bool all;
+    void (*found)(const tarn_graph_reference *reference, void *user);
+    void *user;
+    struct told told;
+};
+
+static tarn_graph_reference judge_and_tell(struct check *check, size_t index,
+                                           struct listener *listener)
 {
-    struct told told = {.remembered.text = ""};
+    tarn_graph_reference reference = judge(check, index);
+    if (check->status)
+        return reference;
+    report_once(check, &reference);
+    if (listener->found && (listener->all || reference.certainty))
+        tell(check, &reference, &listener->told, listener->found, listener->user);
+    return reference;
+}
+
+/* Judges each word. With `lists`, those that stay open are listed. */
+static tarn_status judge_all(struct check *check, struct listener *listener, bool lists)
+{
+    struct verdicts *kept = lists ? check->kept : NULL;
+    if (kept)
+        *kept = (struct verdicts){.open = kept->open,
+                                  .open_room = kept->open_room,
+                                  .runs = kept->runs,
+                                  .grounds = kept->grounds};
+    uint64_t changes = atomic_load(&referred_changes);
     for (size_t i = 0; i < check->judged->count; i++) {
-        tarn_graph_reference reference = judge(check, i);
+        check->open = (struct open){.index = i};
+        const tarn_graph_reference reference = judge_and_tell(check, i, listener);
         if (check->status)
             return check->status;
-        report_once(check, &reference);
-        if (found && (all || reference.certainty))
-            tell(check, &reference, &told, found, user);
+        if (kept && !judged_is_closed(check, &reference) && !verdicts_add(kept, &check->open))
+            kept = NULL;
+    }
+    if (kept)
+        kept->changes = changes;
+    judge_sum_up(check);
+    return TARN_OK;
+}
+
+/* Judges the words that are open, while the others cannot have changed. */
+static tarn_status judge_open(struct check *check, struct listener *listener)
+{
+    struct verdicts *kept = check->kept;
+    check->summary.references = check->judged->count - kept->open_count;
+    for (size_t i = 0; i < kept->open_count; i++) {
+        check->open = kept->open[i];
+        (void)judge_and_tell(check, check->open.index, listener);
+        if (check->status)
+            return check->status;
+        kept->open[i] = check->open;
     }
     judge_sum_up(check);
     return TARN_OK;
@@ -183,20 +225,21 @@ static tarn_status look(struct check *check, uint64_t number, struct remembered 
 }
 
 static tarn_status check(struct check *check, const tarn_graph_options *options,
-                         void (*found)(const tarn_graph_reference *reference, void *user),
-                         void *user)
+                         struct listener *listener)
 {
     struct remembered *used = NULL;
-    uint64_t changes = atomic_load(&referred_changes);
+    listener->all = options->all;
     tarn_status status = look(check, options->remembered, &used);
-    bool by_memory = !status && options->remembered;
-    if (!(by_memory && !options->all && remembered_is_quiet(used, &check->summary))) {
-        if (!status)
-            status = judge_all(check, options->all, found, user);
-        if (!status && by_memory && check->summary.verdict != TARN_GRAPH_SUSPICIOUS)
-            remembered_found_nothing(used, changes, &check->summary);
-    }
+    check->kept = status || !check->before ? NULL : verdicts_take(used);
+    bool by_memory = options->remembered;
+    if (!status && by_memory && !options->all && check->kept &&
+        check->kept->changes == atomic_load(&referred_changes))
+        status = judge_open(check, listener);
+    else if (!status)
+        status = judge_all(check, listener, by_memory);
     check_finish(check);
+    if (check->kept)
+        verdicts_give(used);
     remembered_leave(used);
     if (debug_has(DEBUG_GRAPHS))
         debug_deliver();
@@ -211,6 +254,7 @@ tarn_status tarn_graph_check(void *graph, const tarn_graph_options *given,
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_graph_options options = nothing_special;
     struct check state = {.graph = graph};
+    struct listener listener = {.found = found, .user = user};
     tarn_status status = memory_ready();
     if (!status)
         status = sized_read("tarn_graph_options", given ? given : &nothing_special, &options,
@@ -222,7 +266,7 @@ tarn_status tarn_graph_check(void *graph, const tarn_graph_options *given,
             failed(TARN_ERROR_INVALID_ARGUMENT,
                    graph ? "graph is not NULL, and `remembered` names one too" : "graph is NULL");
     if (!status)
-        status = check(&state, &options, found, user);
+        status = check(&state, &options, &listener);
     if (!status && summary)
         sized_write(summary, &state.summary, sizeof state.summary);
     return status;

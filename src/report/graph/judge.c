@@ -6,135 +6,12 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/pool/graph.h"
-#include "memory/share/import.h"
-#include "memory/share/pointer.h"
 #include "report/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- What lies at an address now ---- */
-
-struct picture *picture_made(tarn_status *status)
-{
-    struct picture *picture = pages_alloc(sizeof *picture);
-    if (picture)
-        *status = picture_take(picture);
-    else
-        *status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to look at the memory");
-    if (!*status)
-        return picture;
-    picture_dropped(picture);
-    return NULL;
-}
-
-void picture_dropped(struct picture *picture)
-{
-    if (picture)
-        picture_finish(picture);
-    pages_free(picture, sizeof *picture);
-}
-
-/* NULL with check->status: it could not be taken. */
-static const struct picture *picture_of(struct check *check)
-{
-    if (!check->picture && !check->status)
-        check->picture = picture_made(&check->status);
-    return check->picture;
-}
-
-void check_finish(struct check *check)
-{
-    picture_dropped(check->picture);
-    words_finish(&check->words);
-    pages_unmap(check->ends.list, check->ends.room * sizeof *check->ends.list);
-    pages_unmap(check->confirmed.list, check->confirmed.room * sizeof *check->confirmed.list);
-}
-
-/* Runs are in the order of addresses. */
-const struct picture_run *run_around(const struct picture *picture, uintptr_t address)
-{
-    const struct picture_run *runs = picture_runs(picture);
-    size_t low = 0, high = picture->runs.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (address < runs[middle].address)
-            high = middle;
-        else if (address - runs[middle].address >= runs[middle].size)
-            low = middle + 1;
-        else
-            return &runs[middle];
-    }
-    return NULL;
-}
-
-static const struct picture_pool *pool_in(const struct picture *picture, int device,
-                                          tarn_pool_id id)
-{
-    const struct picture_pool *pools = picture->pools.items;
-    for (size_t i = 0; i < picture->pools.count; i++)
-        if (pools[i].device == device && pools[i].id[0] == id.first && pools[i].id[1] == id.second)
-            return &pools[i];
-    return NULL;
-}
-
-struct live {
-    tarn_block_info block;
-    bool sleeps; /* its pool is suspended: there is no memory */
-};
-
-static tarn_status note_live(struct store *store, const tarn_block_info *block, void *argument)
-{
-    struct live *live = argument;
-    live->block = *block;
-    live->sleeps = atomic_load(&store->suspended);
-    return TARN_OK;
-}
-
-/* The live block around an address. Leaves the last error alone. */
-static bool live_at(uintptr_t value, struct live *live)
-{
-    struct error_before before;
-    error_attempt_begin(&before);
-    bool found = !pointer_do((const void *)value, note_live, live);
-    error_attempt_end(&before, TARN_OK);
-    return found;
-}
-
-static bool graph_holds(const struct check *check, int device, tarn_pool_id pool)
-{
-    return (pool.first || pool.second) &&
-           graph_holds_pool(check->graph, device, (uint64_t[2]){pool.first, pool.second});
-}
-
-/* Whether something holds a pool, so that its memory serves no other. */
-static bool is_held(struct check *check, int device, tarn_pool_id id)
-{
-    const struct picture *picture = picture_of(check);
-    const struct picture_pool *pool = picture ? pool_in(picture, device, id) : NULL;
-    return pool && pool->held;
-}
-
-/* What lies there where no block is live. */
-static tarn_graph_state state_of_free(struct check *check, tarn_graph_reference *reference)
-{
-    uintptr_t value = (uintptr_t)reference->address;
-    const struct picture *picture = picture_of(check);
-    const struct picture_run *run = picture ? run_around(picture, value) : NULL;
-    const struct trace_place *place = run ? trace_place_value(run->place) : NULL;
-    if (!run)
-        return TARN_GRAPH_UNMAPPED;
-    if (!place)
-        return TARN_GRAPH_FREE;
-    reference->device = (int)place->device;
-    reference->pool = (tarn_pool_id){place->pool[0], place->pool[1]};
-    const struct picture_pool *pool = pool_in(picture, reference->device, reference->pool);
-    if (pool && pool->suspended)
-        return TARN_GRAPH_UNMAPPED;
-    if (graph_holds(check, reference->device, reference->pool))
-        return TARN_GRAPH_HELD;
-    return pool && pool->held ? TARN_GRAPH_OTHERS : TARN_GRAPH_FREE;
-}
 
 static void name_block(tarn_graph_reference *reference, const tarn_block_info *block)
 {
@@ -143,6 +20,31 @@ static void name_block(tarn_graph_reference *reference, const tarn_block_info *b
     reference->tag = block->tag;
     reference->device = block->device;
     reference->pool = block->pool;
+}
+
+static bool graph_holds(const struct check *check, int device, tarn_pool_id pool)
+{
+    return (pool.first || pool.second) &&
+           graph_holds_pool(check->graph, device, (uint64_t[2]){pool.first, pool.second});
+}
+
+/* What lies there where no block is live. */
+static tarn_graph_state state_of_free(struct check *check, tarn_graph_reference *reference,
+                                      const struct known *known)
+{
+    const struct ground ground = ground_of(check, (uintptr_t)reference->address, known);
+    if (!ground.mapped)
+        return TARN_GRAPH_UNMAPPED;
+    if (ground.device < 0)
+        return TARN_GRAPH_FREE;
+    reference->device = ground.device;
+    reference->pool = ground.pool;
+    const struct pool_facts pool = pool_facts(ground.device, ground.pool);
+    if (pool.suspended)
+        return TARN_GRAPH_UNMAPPED;
+    if (graph_holds(check, ground.device, ground.pool))
+        return TARN_GRAPH_HELD;
+    return pool.held ? TARN_GRAPH_OTHERS : TARN_GRAPH_FREE;
 }
 
 /* What lies there where a live block does that is not the remembered one. */
@@ -157,10 +59,21 @@ static tarn_graph_state state_of_other(struct check *check, const struct live *n
     return !known ? TARN_GRAPH_LIVE : holds ? TARN_GRAPH_HELD : TARN_GRAPH_CHANGED;
 }
 
+/* What lies there where an import does, or a page of a range. */
+static tarn_graph_state state_of_outside(struct check *check, const struct outside *now,
+                                         const struct known *known)
+{
+    const struct outside *then = known ? &known->outside : NULL;
+    check->summary.unproven += !known;
+    return !then || (then->number == now->number && then->turn == now->turn) ? TARN_GRAPH_LIVE
+                                                                             : TARN_GRAPH_CHANGED;
+}
+
 static void find_state(struct check *check, tarn_graph_reference *reference,
                        const struct known *known)
 {
     struct live now = {.sleeps = false};
+    struct outside outside;
     uintptr_t value = (uintptr_t)reference->address;
     bool live = live_at(value, &now);
     const struct referred *referred = known ? known->referred : NULL;
@@ -171,13 +84,14 @@ static void find_state(struct check *check, tarn_graph_reference *reference,
         reference->state = now.sleeps ? TARN_GRAPH_UNMAPPED : TARN_GRAPH_LIVE;
     else if (live)
         reference->state = state_of_other(check, &now, known);
-    else if (import_has(value)) {
-        reference->state = TARN_GRAPH_LIVE;
-        check->summary.unproven += !known;
-    } else
-        reference->state = state_of_free(check, reference);
-    if (referred && reference->state != TARN_GRAPH_LIVE)
+    else if (outside_at(value, &outside))
+        reference->state = state_of_outside(check, &outside, known);
+    else
+        reference->state = state_of_free(check, reference, known);
+    if (referred && reference->state != TARN_GRAPH_LIVE) {
         name_block(reference, &referred->block);
+        reference->requested = referred_bytes(referred);
+    }
 }
 
 /* ---- Certainty ---- */
@@ -213,6 +127,23 @@ static bool ends_grow(struct check *check)
     return true;
 }
 
+/* The ends of the block around an address. A block that was remembered may have been extended
+ * since: the graph has the ends of its capture. */
+static bool ends_of(const struct check *check, uintptr_t value, uintptr_t ends[2])
+{
+    struct live live;
+    const struct known *known = remembered_at(check->before, value);
+    if (known) {
+        memcpy(ends, known->ends, sizeof known->ends);
+        return known->referred;
+    }
+    if (!live_at(value, &live))
+        return false;
+    ends[0] = (uintptr_t)live.block.base + live.block.requested;
+    ends[1] = (uintptr_t)live.block.base + live.block.usable_size;
+    return true;
+}
+
 /* Collects the ends of the blocks that the node of a word refers to. */
 static bool ends_make(struct check *check, size_t index)
 {
@@ -226,17 +157,13 @@ static bool ends_make(struct check *check, size_t index)
     check->ends.number = number + 1;
     for (size_t i = first; i < words->count && words->list[i].number == number; i++) {
         uintptr_t value = (uintptr_t)words->list[i].value;
-        struct live live;
-        const struct known *known = remembered_at(check->before, value);
-        const tarn_block_info *block = known && known->referred ? &known->referred->block : NULL;
-        if (!block && live_at(value, &live))
-            block = &live.block;
-        if (!block)
+        uintptr_t found[2];
+        if (!ends_of(check, value, found))
             continue;
         if (!ends_grow(check))
             return false;
-        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->requested;
-        check->ends.list[check->ends.count++] = (uintptr_t)block->base + block->usable_size;
+        memcpy(check->ends.list + check->ends.count, found, sizeof found);
+        check->ends.count += 2;
     }
     if (check->ends.count)
         qsort(check->ends.list, check->ends.count, sizeof *check->ends.list, by_address);
@@ -343,28 +270,42 @@ static tarn_graph_certainty certainty_of_unknown(struct check *check, size_t ind
 
 /* Whether an address is in a private pool that something holds: in free memory, or in another block
  * than the remembered one. Such a pool serves no other. */
-static bool is_of_a_held_pool(struct check *check, const tarn_graph_reference *reference,
+static bool is_of_a_held_pool(const tarn_graph_reference *reference,
                               const struct referred *referred)
 {
     return reference->state == TARN_GRAPH_OTHERS ||
            (reference->state == TARN_GRAPH_CHANGED &&
-            (referred ? is_held(check, referred->block.device, referred->block.pool)
-                      : is_held(check, reference->device, reference->pool)));
+            (referred ? pool_facts(referred->block.device, referred->block.pool).held
+                      : pool_facts(reference->device, reference->pool).held));
 }
 
-/* Of memory where no block was live when the graph was remembered: what its own capture, or one
- * that shares its pool, has freed; or no address at all. */
+/* The certainty of an address where nothing speaks for the graph. It follows from what is
+ * remembered alone, so it is found out once. */
+static tarn_graph_certainty weight(struct check *check, size_t index, const struct known *known)
+{
+    struct open *open = &check->open;
+    if (open->weighed)
+        return open->weight;
+    open->weight = known && known->referred ? certainty_of_gone(check, index, known->referred)
+                                            : certainty_of_unknown(check, index);
+    open->weighed = !check->status;
+    return open->weight;
+}
+
+/* Of memory where nothing was live when the graph was remembered: what its own capture, or one that
+ * shares its pool, has freed; or no address at all. */
 static tarn_graph_certainty certainty_of_free(struct check *check, size_t index,
-                                              const tarn_graph_reference *reference)
+                                              const tarn_graph_reference *reference,
+                                              const struct known *known)
 {
     bool unmapped = reference->state == TARN_GRAPH_UNMAPPED && reference->device < 0;
-    if (is_of_a_held_pool(check, reference, NULL)) {
+    if (is_of_a_held_pool(reference, NULL)) {
         check->summary.unproven++;
         return TARN_GRAPH_NO_FINDING;
     }
     return unmapped && check->judged->list[index].kind == WORD_IS_FIELD
                ? TARN_GRAPH_NO_FINDING
-               : certainty_of_unknown(check, index);
+               : weight(check, index, known);
 }
 
 static tarn_graph_certainty certainty(struct check *check, size_t index,
@@ -374,12 +315,11 @@ static tarn_graph_certainty certainty(struct check *check, size_t index,
     const struct referred *referred = known ? known->referred : NULL;
     if (reference->state == TARN_GRAPH_LIVE || reference->state == TARN_GRAPH_HELD)
         return TARN_GRAPH_NO_FINDING;
-    if (known && !referred)
-        return certainty_of_free(check, index, reference);
-    if (is_of_a_held_pool(check, reference, referred))
+    if (known && !referred && !known->outside.number)
+        return certainty_of_free(check, index, reference, known);
+    if (is_of_a_held_pool(reference, referred))
         return TARN_GRAPH_PERHAPS;
-    return referred ? certainty_of_gone(check, index, referred)
-                    : certainty_of_unknown(check, index);
+    return weight(check, index, known);
 }
 
 static void count(tarn_graph_summary *summary, tarn_graph_certainty certainty)
@@ -420,6 +360,14 @@ tarn_graph_reference judge(struct check *check, size_t index)
     return reference;
 }
 
+/* A word is closed if only referred_changes tells that something is new there. */
+bool judged_is_closed(const struct check *check, const tarn_graph_reference *reference)
+{
+    const struct known *known = remembered_at(check->before, (uintptr_t)reference->address);
+    return known && reference->state == TARN_GRAPH_LIVE &&
+           (known->referred || !outside_is_page(&known->outside));
+}
+
 void judge_sum_up(struct check *check)
 {
     tarn_graph_summary *summary = &check->summary;
@@ -436,4 +384,12 @@ void judge_sum_up(struct check *check)
     summary->verdict = summary->certain + summary->likely + summary->perhaps ? TARN_GRAPH_SUSPICIOUS
                        : summary->unseen + summary->unproven                 ? TARN_GRAPH_UNKNOWN
                                                                              : TARN_GRAPH_CLEAN;
+}
+
+void check_finish(struct check *check)
+{
+    picture_dropped(check->picture);
+    words_finish(&check->words);
+    pages_unmap(check->ends.list, check->ends.room * sizeof *check->ends.list);
+    pages_unmap(check->confirmed.list, check->confirmed.room * sizeof *check->confirmed.list);
 }

@@ -20,6 +20,9 @@ static void forget(struct remembered *old)
 {
     for (size_t i = 0; i < old->known_count; i++)
         referred_release(old->known[i].referred);
+    pages_unmap(old->verdicts.open, old->verdicts.open_room * sizeof *old->verdicts.open);
+    if (old->verdicts.grounds)
+        pages_unmap(old->verdicts.grounds, old->known_room * sizeof *old->verdicts.grounds);
     pages_unmap(old->known, old->known_room * sizeof *old->known);
     pages_unmap(old->names, old->names_bytes);
     words_finish(&old->words);
@@ -94,23 +97,37 @@ struct known *remembered_at(const struct remembered *before, uintptr_t value)
     return NULL;
 }
 
-bool remembered_is_quiet(const struct remembered *used, tarn_graph_summary *summary)
+struct verdicts *verdicts_take(struct remembered *used)
 {
     mutex_lock(&remembered_lock);
-    bool quiet = used->quiet && used->quiet == atomic_load(&referred_changes);
-    if (quiet)
-        *summary = used->summary;
+    bool taken = used->taken;
+    used->taken = true;
     mutex_unlock(&remembered_lock);
-    return quiet;
+    return taken ? NULL : &used->verdicts;
 }
 
-void remembered_found_nothing(struct remembered *used, uint64_t changes,
-                              const tarn_graph_summary *summary)
+void verdicts_give(struct remembered *used)
 {
     mutex_lock(&remembered_lock);
-    used->quiet = changes;
-    used->summary = *summary;
+    used->taken = false;
     mutex_unlock(&remembered_lock);
+}
+
+bool verdicts_add(struct verdicts *verdicts, const struct open *open)
+{
+    if (verdicts->open_count == verdicts->open_room) {
+        size_t room = verdicts->open_room ? 2 * verdicts->open_room : 128;
+        struct open *list = pages_map(room * sizeof *list);
+        if (!list)
+            return false;
+        if (verdicts->open_count)
+            memcpy(list, verdicts->open, verdicts->open_count * sizeof *list);
+        pages_unmap(verdicts->open, verdicts->open_room * sizeof *list);
+        verdicts->open = list;
+        verdicts->open_room = room;
+    }
+    verdicts->open[verdicts->open_count++] = *open;
+    return true;
 }
 
 /* ---- Statistics ---- */
@@ -149,9 +166,9 @@ static size_t rows_of(const struct remembered *graph, struct survey_graph rows[S
         last = referred;
         bool gone = referred_has_ended(referred);
         row->blocks++;
-        row->bytes += referred->block.requested;
+        row->bytes += referred_bytes(referred);
         row->gone += gone;
-        row->gone_bytes += gone ? referred->block.requested : 0;
+        row->gone_bytes += gone ? referred_bytes(referred) : 0;
     }
     return count;
 }
@@ -207,7 +224,12 @@ static tarn_status note_blocks(struct remembered *made)
             made->known[kept++].value = made->known[i].value;
     for (; made->known_count < kept && !status; made->known_count++) {
         struct known *known = &made->known[made->known_count];
-        status = referred_of(known->value, &known->referred);
+        tarn_block_info block = {.size = 0};
+        status = referred_of(known->value, &known->referred, &block);
+        if (!known->referred && !status)
+            (void)outside_at(known->value, &known->outside);
+        known->ends[0] = (uintptr_t)block.base + block.requested;
+        known->ends[1] = (uintptr_t)block.base + block.usable_size;
     }
     return status;
 }
