@@ -239,7 +239,8 @@ WRAPPED(int, posix_fallocate, (int file, off_t offset, off_t size))
     int way = fails("posix_fallocate");
     if (way < 0)
         return __real_posix_fallocate(file, offset, size);
-    return way == HARD ? ENOSPC : way == SOFT ? EINTR : EIO;
+    bool again = way == SOFT && !atomic_load(&set.forever); /* a caller tries again */
+    return again ? EINTR : way == OTHER ? EIO : ENOSPC;
 }
 
 WRAPPED(int, memfd_create, (const char *name, unsigned flags))
