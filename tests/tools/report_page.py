@@ -578,8 +578,12 @@ def slider(browser, file):
         device = int(shown["room"]) + int(shown["outside"])
         printed = subprocess.run([PROGRAM, "report", "--json", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
                                  check=True, capture_output=True, text=True).stdout
-        rows = browser.run("return [...document.querySelectorAll('#fits tbody tr')].map(row => [...row.cells].slice(1, 3).map(cell => cell.textContent))")
-        for said, (verdict, stop) in zip(json.loads(printed)[0]["allocators"], rows, strict=True):
+        rows = browser.run("return [...document.querySelectorAll('#fits tbody tr')].map(row => [...row.cells].filter((_, i) => [1, 2, 4].includes(i))"
+                           ".map(cell => cell.textContent.replace(/\u00a0/g, ' ')))")
+        text = subprocess.run([PROGRAM, "report", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
+                              check=True, capture_output=True, text=True).stdout
+        expect(f"smallest devices at {place}", [row[2] for row in rows], re.findall("smallest device: (.*)$", text, re.M))
+        for said, (verdict, stop, _) in zip(json.loads(printed)[0]["allocators"], rows, strict=True):
             expect(f"{said['name']} at {place}", verdict, verdicts[said["finishes"]])
             if said["finishes"] == "no" and said["name"] != "tarn":
                 expect(f"where {said['name']} stops at {place}", stop.replace(",", ""), f"event {said['event']}" if said["event"] is not None else "before the first event")

@@ -74,8 +74,20 @@ found = tarn("report", "--json", "--device", "0", "--fits", "4G", work + "/measu
 assert (found["outside"], found["outside_from"], found["room"]) == (500 * MIB, "recording", 3596 * MIB), found
 found = tarn("report", "--json", "--device", "0", "--fits", "4G", data + "/well.pickle")[0]
 assert (found["outside"], found["outside_from"]) == (0, "not known"), found
+
+# The smallest device that the text names is large enough when it is typed in, though it was rounded.
+import re
+for path in (data + "/well.pickle", data + "/oom.pickle", source + "/tests/tools/recordings/cnn-sgd.pickle.zst"):
+    for outside in ("0", "37M", "601M"):
+        command = [program, "report", "--device", "0", "--outside", outside, path, "--fits"]
+        text = subprocess.run([*command, "8G"], check=True, capture_output=True, text=True).stdout
+        sizes = re.findall(r"^  (\S+) .*smallest device: (?:\S+ \S+ to )?(\S+ \S+)$", text, re.M)
+        assert len(sizes) == 3, text
+        for name, size in sizes:
+            said = json.loads(subprocess.run([*command, size, "--json"], check=True, capture_output=True).stdout)[0]
+            assert next(item["finishes"] for item in said["allocators"] if item["name"] == name) == "yes", (path, outside, name, size)
 END_OF_PROGRAM
 python3 "$work/check.py" "$TARN_PROGRAM" "$TARN_SOURCE" "$TARN_TEST_DATA" "$work"
 
 "$TARN_PROGRAM" report --fits 100M "$TARN_TEST_DATA/well.pickle" >"$work/out"
-grep -q '^  native      runs out of memory at event 5, at a request of 60.0 MiB; 1.07 GiB are missing; smallest device: 1.17 GiB$' "$work/out" || fail "$(cat "$work/out")"
+grep -q '^  native      runs out of memory at event 5, at a request of 60.0 MiB; 1.08 GiB are missing; smallest device: 1.17 GiB$' "$work/out" || fail "$(cat "$work/out")"

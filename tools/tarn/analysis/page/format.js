@@ -19,6 +19,16 @@ function formatBytes(bytes) {
     return sign + (unit ? significant(value) : Math.round(value)) + "\u00a0" + units[unit];
 }
 
+// The same, rounded up: for a size that is enough.
+function formatBytesUp(bytes) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let value = bytes, unit = 0;
+    for (; value > 999 && unit + 1 < units.length; unit++)
+        value /= 1024;
+    const digits = !unit ? 0 : value <= 9.99 ? 2 : value <= 99.9 ? 1 : 0, scale = 10 ** digits;
+    return (Math.ceil(value * scale) / scale).toFixed(digits) + "\u00a0" + units[unit];
+}
+
 function formatGrowth(bytes) {
     return (bytes > 0 ? "+" : "") + formatBytes(bytes);
 }

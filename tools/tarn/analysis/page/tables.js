@@ -137,9 +137,9 @@ function showWhatIf(model) {
     byId("what-if-section").hidden = !found;
     if (!found)
         return;
-    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
+    const share = (bytes, format) => bytes ? format(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
-        ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
+        ? [row.name, formatBytes(found.requested), share(row.reserved, formatBytes), share(row.least, formatBytesUp), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
         : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
     Object.assign(byId("what-if").dataset, {requested: found.requested});
     found.rows.forEach((row, i) => Object.assign(byId("what-if").dataset, {["reserved" + i]: row.reserved, ["least" + i]: row.least, ["time" + i]: row.driverNs}));
@@ -159,11 +159,11 @@ function showFits(view) {
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;
     const place = Math.min(found.steps, Math.max(1, Math.round(view.fits) || Math.floor((searched[0].least - 1) / found.step) || 1)), room = place * found.step;
     const rows = searched.map(row => {
-        const most = row.least + found.unsure, missing = bytes => formatBytes(bytes - room), event = row.stops && row.stops[place - 1];
+        const most = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room), event = row.stops && row.stops[place - 1];
         const interval = format => format(row.least) + (found.unsure ? " to " + format(most) : "");
         return [row.name, room >= most ? "finishes" : room >= row.least ? "may finish" : "runs out of memory",
             room >= row.least ? "" : row.stops ? event < 0 ? "before the first event" : "event " + formatCount(event) : "not replayed",
-            room >= row.least ? "" : interval(missing), interval(bytes => formatBytes(bytes + outside))];
+            room >= row.least ? "" : interval(missing), interval(bytes => formatBytesUp(bytes + outside))];
     });
     Object.assign(byId("fits-size"), {max: found.steps, value: place});
     byId("fits-size").setAttribute("aria-valuetext", formatBytes(room + outside));

@@ -136,15 +136,15 @@ static void print_answer(FILE *out, const char *name, const struct fits_answer *
         fprintf(out, " at event %s, at a request of %s", units_count(answer->event).text,
                 units_bytes(answer->size).text);
     if (answer->stops && answer->least > room) {
-        fprintf(out, "; %s", units_bytes(answer->least - room).text);
+        fprintf(out, "; %s", units_bytes_up(answer->least - room).text);
         if (answer->most != answer->least)
-            fprintf(out, " to %s", units_bytes(answer->most - room).text);
+            fprintf(out, " to %s", units_bytes_up(answer->most - room).text);
         fputs(" are missing", out);
     }
     if (answer->least) {
-        fprintf(out, "; smallest device: %s", units_bytes(answer->least + outside).text);
+        fprintf(out, "; smallest device: %s", units_bytes_up(answer->least + outside).text);
         if (answer->most != answer->least)
-            fprintf(out, " to %s", units_bytes(answer->most + outside).text);
+            fprintf(out, " to %s", units_bytes_up(answer->most + outside).text);
     }
     putc('\n', out);
 }
