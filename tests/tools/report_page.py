@@ -104,6 +104,26 @@ def two_files(browser):
     browser.check()
 
 
+def moved_sites(browser):
+    """Call sites that an edit moved are matched as `tarn diff` matches them."""
+    def recording(name, sites):
+        events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
+                   "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
+        with open(os.path.join(OUT, name + ".pickle"), "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+        return os.path.join(OUT, name + ".pickle")
+
+    for before, after in (([(9, 1), (11, 2)], [(99, 1), (101, 7)]), ([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]),
+                          ([(1, 8), (2, 9), (3, 20)], [(15, 8)]), ([(1, 8)], [(2, 6), (3, 10), (4, 40)])):
+        files = recording("edit-a", before), recording("edit-b", after)
+        browser.open(make_page("edit", "--no-what-if", *files))
+        printed = subprocess.run([PROGRAM, "diff", "--json", *files], check=True, capture_output=True, text=True).stdout
+        wanted = [[change["name"], change["after"] - change["before"]] for change in json.loads(printed)[0]["changes"]["call_site"]]
+        rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
+            row => [row.lastChild.textContent, parseFloat(row.firstChild.textContent.replace("\u2212", "-")) * 2 ** 20])""")
+        expect("what changed", rows, [row for row in wanted if row[1]])
+
+
 def several_ranks(browser):
     """More than two files: the sentences and both tables are what the program says, and a click on a rank shows it."""
     folder = os.path.join(OUT, "ranks")
@@ -760,7 +780,7 @@ def hostile_texts(browser):
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events, thinned],

@@ -77,13 +77,30 @@ assert len(checked) >= 6, checked
 same = json.loads(subprocess.run([program, "diff", "--json", before, before], check=True, capture_output=True).stdout)[0]["said"]
 assert same == "Both have %s allocated at the peak." % size_text(one[0])[1:], same
 
-# Two call sites of one function that both moved are not guessed at.
-for name, first in (("two-before", 10), ("two-after", 20)):
-    events = [{"action": "alloc", "addr": i << 22, "size": i << 20, "stream": 0,
-               "frames": [{"name": "load", "filename": "train.py", "line": first + i}]} for i in (1, 2)]
+
+
+def recording(name, sites):
+    """A file with a block of so many MiB at each line of one function."""
+    events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
+               "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
     pickle.dump({"segments": [], "device_traces": [events]}, open("%s/%s.pickle" % (work, name), "wb"))
-said = json.loads(subprocess.run([program, "diff", "--json", work + "/two-before.pickle", work + "/two-after.pickle"], check=True,
-                                 capture_output=True).stdout)[0]
-assert len(said["changes"]["call_site"]) == 4, said["changes"]["call_site"]
+    return "%s/%s.pickle" % (work, name)
+
+
+def changes(before, after):
+    """The name and the sizes of each changed call site, in MiB."""
+    said = json.loads(subprocess.run([program, "diff", "--json", recording("before", before), recording("after", after)], check=True,
+                                     capture_output=True).stdout)[0]
+    return sorted((change["name"], change["before"] >> 20, change["after"] >> 20) for change in said["changes"]["call_site"]
+                  if change["before"] != change["after"])
+
+
+# Several call sites of a function that moved: in the order of their lines, as numbers, where both sides have as many.
+assert changes([(9, 1), (11, 2)], [(99, 1), (101, 2)]) == []
+assert changes([(9, 1), (11, 2)], [(99, 1), (101, 7)]) == [("load  train.py:101", 2, 7)]
+# Otherwise the largest takes the nearest.
+assert changes([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]) == [
+    ("load  train.py:14", 10, 9), ("load  train.py:15", 0, 4), ("load  train.py:16", 30, 29)]
+assert changes([(1, 8), (2, 9), (3, 20)], [(15, 8)]) == [("load  train.py:2", 9, 0), ("load  train.py:3", 20, 0)]
 END_OF_PROGRAM
 LC_ALL=C python3 "$work/make.py" "$TARN_PROGRAM" "$work"

@@ -74,21 +74,43 @@ function compareGroups(before, after, by) {
         .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.label < b.label ? -1 : 1));
 }
 
-// A call site that an edit above it moved: where one of each side alone has the same functions and files.
+// The lines of a call site and its callers, in this order.
+const linesOf = change => [...change.label.matchAll(/:([0-9]+)(?= |$)/g)].map(found => Number(found[1]));
+
+function compareLines(a, b) {
+    const one = linesOf(a), two = linesOf(b), place = one.findIndex((line, i) => line !== two[i]);
+    return place < 0 ? one.length - two.length : one[place] - (two[place] || 0);
+}
+
+// Of a function in a file, the call sites that only one side has, as pairs: in the order of their lines if both sides have as many, otherwise
+// those of the side with fewer take the nearest by bytes, the largest first (analysis_diff.c).
+function pairMoved(before, after) {
+    before.sort(compareLines);
+    after.sort(compareLines);
+    if (before.length === after.length)
+        return before.map((old, i) => [old, after[i]]);
+    const bytes = change => change.before + change.after, fewer = before.length < after.length, many = fewer ? after : before;
+    return [...fewer ? before : after].sort((a, b) => bytes(b) - bytes(a)).map(one => {
+        const far = many.map(other => Math.abs(bytes(other) - bytes(one))), [other] = many.splice(far.indexOf(Math.min(...far)), 1);
+        return fewer ? [one, other] : [other, one];
+    });
+}
+
+// Call sites that an edit above them moved: what only one side has, and has the same functions and files.
 function matchMoved(changes) {
-    const plain = new Map();
+    const functions = new Map();
     for (const change of changes.values())
         if (change.sides.size === 1) {
             const key = change.label.replace(/:[0-9]+(?= |$)/g, "");
-            plain.set(key, [...(plain.get(key) || []), change]);
+            if (!functions.has(key))
+                functions.set(key, {before: [], after: []});
+            functions.get(key)[change.sides.has("before") ? "before" : "after"].push(change);
         }
-    for (const pair of plain.values()) {
-        if (pair.length !== 2 || pair[0].sides.has("before") === pair[1].sides.has("before"))
-            continue;
-        const [old, moved] = pair[0].sides.has("before") ? pair : [pair[1], pair[0]];
-        Object.assign(moved, {before: old.before, beforeLabel: old.label});
-        changes.delete(old.label);
-    }
+    for (const {before, after} of functions.values())
+        for (const [old, moved] of pairMoved(before, after)) {
+            Object.assign(moved, {before: old.before, beforeLabel: old.label});
+            changes.delete(old.label);
+        }
 }
 
 // A line for each model, from the beginning of its trace to its end: {model, kind}, of which the last is on top.
