@@ -75,6 +75,16 @@ assert (found["outside"], found["outside_from"], found["room"]) == (500 * MIB, "
 found = tarn("report", "--json", "--device", "0", "--fits", "4G", data + "/well.pickle")[0]
 assert (found["outside"], found["outside_from"]) == (0, "not known"), found
 
+# A recording that ends with a request that failed: what the program wanted afterwards is not known.
+found = tarn("report", "--json", "--fits", "8G", data + "/torn.pickle")[0]
+events = pickle.load(open(data + "/torn.pickle", "rb"))["device_traces"][0]
+assert [event["action"] for event in events].index("oom") == found["ended_by"], found
+assert {said["finishes"] for said in found["allocators"]} == {"past"}, found
+text = subprocess.run([program, "report", "--fits", "8G", data + "/torn.pickle"], check=True, capture_output=True, text=True).stdout
+assert text.count("  gets past the request that failed at event %s; what follows was not recorded;" % format(found["ended_by"], ",")) == 3, text
+assert "finishes" not in text, text
+assert tarn("report", "--json", "--fits", "8G", data + "/oom.pickle")[0]["ended_by"] is None # it went on
+
 # The smallest device that the text names is large enough when it is typed in, though it was rounded.
 import re
 for path in (data + "/well.pickle", data + "/oom.pickle", source + "/tests/tools/recordings/cnn-sgd.pickle.zst"):

@@ -140,6 +140,17 @@ static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size
  * NULL if memory is short. */
 struct analysis_state *analysis_oom_states(const struct analysis *analysis);
 
+/* The event of the error that the recording ends with: nothing was allocated after it, so what the
+ * program wanted then is not known. ANALYSIS_NEVER if the recording ends otherwise. */
+static inline uint32_t analysis_ended_by(const struct analysis *analysis)
+{
+    if (!analysis->oom_count)
+        return ANALYSIS_NEVER;
+    uint32_t event = analysis->ooms[analysis->oom_count - 1].event;
+    bool more = analysis->block_count && analysis->blocks[analysis->block_count - 1].begin > event;
+    return more ? ANALYSIS_NEVER : event;
+}
+
 /* The extremes of a range of moments [from, to). */
 struct analysis_span {
     uint64_t allocated, reserved; /* the highest of each, bytes */

@@ -158,10 +158,11 @@ function showFits(view) {
         return;
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;
     const place = Math.min(found.steps, Math.max(1, Math.round(view.fits) || Math.floor((searched[0].least - 1) / found.step) || 1)), room = place * found.step;
-    const rows = searched.map(row => {
+    const ended = typeof found.endedBy === "number", rows = searched.map(row => {
         const most = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room), event = row.stops && row.stops[place - 1];
         const interval = format => format(row.least) + (found.unsure ? " to " + format(most) : "");
-        return [row.name, room >= most ? "finishes" : room >= row.least ? "may finish" : "runs out of memory",
+        return [row.name, room < row.least ? "runs out of memory" : ended ? (room >= most ? "gets past" : "may get past") + " the request that failed at event " +
+            formatCount(found.endedBy) + "; what follows was not recorded" : room >= most ? "finishes" : "may finish",
             room >= row.least ? "" : row.stops ? event < 0 ? "before the first event" : "event " + formatCount(event) : "not replayed",
             room >= row.least ? "" : interval(missing), interval(bytes => formatBytesUp(bytes + outside))];
     });
@@ -174,6 +175,7 @@ function showFits(view) {
     byId("fits-outside").setAttribute("aria-invalid", String(Number.isNaN(typed)));
     byId("fits-note").textContent = (outside ? formatBytes(outside) + " are subtracted for contexts, libraries and NCCL" + (view.outside ? "" : ", as the recording measured them")
         : "Contexts, libraries and NCCL are not subtracted: the recording did not measure them") +
+        (ended ? ". The recording ends with a request that failed: what the program wanted afterwards may need a larger device" : "") +
         (found.unsure ? ". The recording begins late, so sizes are intervals." : ".");
     replaceContent("fits", makeTable(null, [{name: "allocator"}, {name: "on this device"}, {name: "stops at"}, {name: "missing", number: true}, {name: "smallest device", number: true}], rows));
 }

@@ -428,9 +428,12 @@ static json_t *describe_what_if(const struct report_file *file, const struct ana
                       "reserved", wide(rows[i].reserved), "least", wide(rows[i].least), "driverNs",
                       wide(rows[i].driver_ns), "stops",
                       i < 2 ? describe_stops(analysis, i == 1, rows[i].least, step) : json_null()));
-    return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o}", "requested", wide(requested), "rows", array,
-                     "step", wide(step), "steps", FITS_STEPS, "outside",
-                     measured ? wide(outside) : json_null(), "unsure", wide(fits_unsure(analysis)));
+    const uint32_t ended_by = analysis_ended_by(analysis);
+    return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "requested", wide(requested), "rows",
+                     array, "step", wide(step), "steps", FITS_STEPS, "outside",
+                     measured ? wide(outside) : json_null(), "unsure", wide(fits_unsure(analysis)),
+                     "endedBy",
+                     ended_by == ANALYSIS_NEVER ? json_null() : json_integer((json_int_t)ended_by));
 }
 
 static json_t *put_device(struct page *page, const struct report_file *file,
