@@ -149,6 +149,8 @@ function showWhatIf(model) {
         number("smallest device"), number("driver time")], rows));
 }
 
+const GRANULE = 2 << 20; // bytes, to which the memory that is left is rounded down
+
 // Whether the trace finishes on a device of the chosen size, as `tarn report --fits` says it: `fits` of `view` is a place on the slider, `outside`
 // a text, empty for what was measured.
 function showFits(view) {
@@ -157,19 +159,26 @@ function showFits(view) {
     if (!searched.length)
         return;
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;
-    const place = Math.min(found.steps, Math.max(1, Math.round(view.fits) || Math.floor((searched[0].least - 1) / found.step) || 1)), room = place * found.step;
+    // The slider is the device. Its first place is one that is too small, whatever is typed, so that typing subtracts from the same device.
+    const most = found.steps + Math.ceil(Math.max(outside, found.outside || 0) / found.step), first = Math.floor((searched[0].least + (found.outside || 0) - 1) / found.step);
+    const place = Math.min(most, Math.max(1, Math.round(view.fits) || first || 1)), device = place * found.step, left = Math.max(0, device - outside), room = left - left % GRANULE;
+    // Replayed at whole steps alone; between two, the room of the lower one is near.
+    const at = row => {
+        const event = row.stops && room ? row.stops[Math.floor(room / found.step) - 1] : undefined;
+        return !room ? "nothing is left" : event === undefined ? "not replayed" : event < 0 ? "before the first event" : (room % found.step ? "about " : "") + "event " + formatCount(event);
+    };
     const ended = typeof found.endedBy === "number", rows = searched.map(row => {
-        const most = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room), event = row.stops && row.stops[place - 1];
-        const interval = format => format(row.least) + (found.unsure ? " to " + format(most) : "");
-        return [row.name, room < row.least ? "runs out of memory" : ended ? (room >= most ? "gets past" : "may get past") + " the request that failed at event " +
-            formatCount(found.endedBy) + "; what follows was not recorded" : room >= most ? "finishes" : "may finish",
-            room >= row.least ? "" : row.stops ? event < 0 ? "before the first event" : "event " + formatCount(event) : "not replayed",
+        const enough = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room);
+        const interval = format => format(row.least) + (found.unsure ? " to " + format(enough) : "");
+        return [row.name, room < row.least ? "runs out of memory" : ended ? (room >= enough ? "gets past" : "may get past") + " the request that failed at event " +
+            formatCount(found.endedBy) + "; what follows was not recorded" : room >= enough ? "finishes" : "may finish",
+            room >= row.least ? "" : at(row),
             room >= row.least ? "" : interval(missing), interval(bytes => formatBytesUp(bytes + outside))];
     });
-    Object.assign(byId("fits-size"), {max: found.steps, value: place});
-    byId("fits-size").setAttribute("aria-valuetext", formatBytes(room + outside));
-    byId("fits-shown").textContent = formatBytes(room + outside);
-    Object.assign(byId("fits").dataset, {room, outside});
+    Object.assign(byId("fits-size"), {max: most, value: place});
+    byId("fits-size").setAttribute("aria-valuetext", formatBytes(device));
+    byId("fits-shown").textContent = formatBytes(device);
+    Object.assign(byId("fits").dataset, {device, room, outside});
     if (byId("fits-outside") !== document.activeElement)
         byId("fits-outside").value = view.outside || (found.outside ? formatBytes(found.outside).replace("\u00a0", " ") : "");
     byId("fits-outside").setAttribute("aria-invalid", String(Number.isNaN(typed)));
