@@ -586,6 +586,19 @@ def what_happened(browser):
     browser.check()
 
 
+def time_of_an_error(browser):
+    """The time of an error is its own, and not that of the event before it."""
+    events = [{"action": "alloc", "addr": 1 << 30, "size": 1 << 20, "stream": 0, "time_us": 5, "frames": []},
+              {"action": "oom", "device_free": 1 << 20, "size": 1 << 30, "stream": 0, "time_us": 3_000_005, "frames": []}]
+    file = os.path.join(OUT, "late-error.pickle")
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out)
+    browser.open(make_page("late-error", file))
+    texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent.replace(/\u00a0/g, ' '))", selector)
+    expect("the time in the table", texts("#ooms button"), ["event 1, 3.00 s"])
+    expect("the time in the cards", [text for text in texts("#cards .value") if text.startswith("at ")], ["at 3.00 s"])
+
+
 def slider(browser, file):
     """What the slider says of a device is what `tarn report --fits` says of it."""
     verdicts = {"yes": "finishes", "no": "runs out of memory", "open": "may finish", "past": "gets past"}
@@ -791,7 +804,7 @@ def hostile_texts(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, state_only, wide_numbers, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events, thinned],
     "firefox": [in_firefox],

@@ -84,6 +84,15 @@ json 'a[0]["groups"]["call_site"][0]["name"] == "forward  model.py:39 < main  tr
 
 # The moment of an error that never was is not made up in silence.
 run 0 report --at oom "$data/well.pickle" && says err "^tarn report: $data/well.pickle: device 0 has no out-of-memory error; its end is shown$"
+python3 - "$work/late.pickle" <<'END_OF_PROGRAM'
+import pickle, sys
+events = [{"action": "alloc", "addr": 1 << 30, "size": 1 << 20, "stream": 0, "time_us": 10},
+          {"action": "oom", "size": 1 << 30, "device_free": 0, "stream": 0, "time_us": 2510}]
+pickle.dump({"segments": [], "device_traces": [events]}, open(sys.argv[1], "wb"))
+END_OF_PROGRAM
+# The time of an error is its own.
+run 0 report "$work/late.pickle" && says out '^  requested .*  at event 1, 2\.50 ms$'
+run 0 report --json "$work/late.pickle" && json 'a[0]["out_of_memory"][0]["time_us"] == 2500 and a[0]["out_of_memory"][0]["state"]["time_us"] == 0'
 run 0 report --json --at oom "$data/oom.pickle" && silent err && json 'a[0]["at"]["event"] == a[0]["out_of_memory"][-1]["state"]["event"]'
 run 0 diff --json --at oom "$data/oom.pickle" "$data/well.pickle" && says err '^tarn diff: .*well.pickle: device 0 has no'
 run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times, the last of them:$'

@@ -136,6 +136,12 @@ static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size
     uint32_t event = analysis->ooms[place].event;
     return event < analysis->event_count ? event : analysis->event_count;
 }
+/* The moment after an error, whose time is that of the error. */
+static inline uint32_t analysis_oom_after(const struct analysis *analysis,
+                                          const struct analysis_oom *oom)
+{
+    return oom->event < analysis->event_count ? oom->event + 1 : analysis->event_count;
+}
 /* The states at all errors, found in one walk, since a program may have many. The caller frees it.
  * NULL if memory is short. */
 struct analysis_state *analysis_oom_states(const struct analysis *analysis);

@@ -8,6 +8,9 @@ const PYTHON_STACKS = "torch.cuda.memory._record_memory_history(enabled=\"all\",
 
 const timeOf = (model, moment) => model.device.hasTimes ? formatTime(model.times[moment]) : "event " + formatCount(moment);
 
+// When an error happened: the moment that shows it is the one before it.
+const failedAt = (model, oom) => model.device.hasTimes ? formatTime(model.times[Math.min(oom.moment + 1, model.events)]) : "event " + formatCount(oom.event);
+
 // What matters of a device's recording, found once: states with all their sums at the peak, at that of reserved memory, and where holes matter
 // most, which is at the last error, if there is one (`failed`).
 function figuresOf(model) {
@@ -30,7 +33,7 @@ function cardsOf(model) {
             known ? when(device.peakReserved) : "the file shows no segments"],
         ["free in holes", known ? formatBytes(holes.free) : "\u2013", known ? formatShare(holes.free, holes.reserved) + " of what is reserved" +
             (failed ? " at the error" : device.hasTrace ? " then" : "") + ", in " + plural(holes.holes, "hole") : ""],
-        ["out of memory", failed ? "at " + timeOf(model, failed.moment) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
+        ["out of memory", failed ? "at " + failedAt(model, failed) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
             formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "a state does not show it"],
         ["device", device.name || "device " + device.device, about ? formatBytes(about.total) + " of memory" : device.name ? "device " + device.device : ""],
         ["recorded by", file.by, device.hasTrace ? recordedEvents(device) + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
@@ -58,7 +61,7 @@ function sentencesOf(model) {
     found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
         formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest) + "."
         : device.countedReserved ? "It reserves at most " + formatBytes(device.countedReserved) + "; in which segments was not recorded." : "What it reserves was not recorded.");
-    found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory" + when(failed.moment) + ", when it requested " +
+    found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory, at " + failedAt(model, failed) + ", when it requested " +
         formatBytes(failed.asked) + "." : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
     return found;
 }

@@ -127,7 +127,7 @@ function showOoms(model, onMoment) {
     replaceContent("ooms", makeTable(null, columns, ooms.map(oom => [formatBytes(oom.asked), formatBytes(oom.deviceFree),
         formatBytes(oom.free), formatBytes(oom.largest),
         element("button", {class: "link", type: "button", onclick: () => onMoment(oom.moment)},
-            "event " + formatCount(oom.event) + (model.device.hasTimes ? ", " + formatTime(model.times[oom.moment]) : "")),
+            "event " + formatCount(oom.event) + (model.device.hasTimes ? ", " + failedAt(model, oom) : "")),
         [model.text(oom.tag), model.siteLabel(oom.stack)].filter(text => text).join(" \u00b7 ")])));
 }
 

@@ -125,7 +125,8 @@ static json_t *json_oom(const struct analysis *analysis, const struct analysis_o
 {
     char site[400];
     return json_pack(
-        "{s:I, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "device_free",
+        "{s:I, s:o, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "time_us",
+        json_time(analysis, analysis_oom_after(analysis, oom)), "device_free",
         (json_int_t)oom->device_free, "tag", snapshot_text(analysis->snapshot, oom->tag),
         "call_site",
         analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[oom->stack], site, sizeof site),

@@ -369,7 +369,8 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
     fprintf(out, "  %-14s %9s  at event %s%s\n", "requested", units_bytes(oom->asked).text,
-            units_count(oom->event).text, moment_time(analysis, moment).text);
+            units_count(oom->event).text,
+            moment_time(analysis, analysis_oom_after(analysis, oom)).text);
     const struct {
         const char *name;
         enum analysis_by by;
