@@ -21,7 +21,7 @@ function showComparison(before, after, by) {
         ["free share of reserved", formatShare(states[0].free, states[0].reserved), formatShare(states[1].free, states[1].reserved), ""],
         ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
     const changes = compareGroups(before, after, by);
-    byId("compare-said").textContent = sayComparison(before, after, by, changes, states[1].allocated - states[0].allocated);
+    byId("compare-said").textContent = sayComparison(before, after, by, changes);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
     replaceContent("compare-tables",
         makeTable("At the peak", [{name: ""}, number("A"), number("B"), number("growth")], rows),
@@ -34,9 +34,10 @@ function showComparison(before, after, by) {
 }
 
 // How the peak changed, and the group that has most of it: the sentence of `tarn diff` (analysis_diff.c).
-function sayComparison(before, after, by, changes, all) {
+function sayComparison(before, after, by, changes = compareGroups(before, after, by)) {
+    const [own, other] = [before, after].map(model => model.stateAt(model.device.peak).allocated), all = other - own;
     if (!all)
-        return "Both have " + formatBytes(before.stateAt(before.device.peak).allocated) + " allocated at the peak.";
+        return "Both have " + formatBytes(own) + " allocated at the peak.";
     const cause = changes.find(change => Math.sign(change.after - change.before) === Math.sign(all)), text = formatGrowth(all) + " at the peak";
     if (!cause)
         return text + ".";

@@ -359,18 +359,21 @@ async function chooseModel(model, link = {}) {
         first.firstBlock = chosen.block;
 }
 
-// The device that is looked at, in the first file and the last; where one lacks it, its first.
+// The device that is looked at, in the first file and the last; where one lacks it, its first. Null if no two files are compared.
+function comparedModels() {
+    const number = chosen.model.device.device;
+    return models.length < 2 || ranks ? null
+        : [models[0], models[models.length - 1]].map(devices => devices.find(model => model.device.device === number) || devices[0]);
+}
+
 function compareFiles() {
     byId("ranks-section").hidden = !ranks;
-    byId("compare-section").hidden = models.length < 2 || Boolean(ranks);
+    const compared = comparedModels();
+    byId("compare-section").hidden = !compared;
     if (ranks)
         showRanks(ranks, models, chosen.model, byId("ranks-by").value, chooseModel);
-    if (models.length < 2 || ranks)
-        return;
-    const number = chosen.model.device.device;
-    const [before, after] = [models[0], models[models.length - 1]].map(devices =>
-        devices.find(model => model.device.device === number) || devices[0]);
-    showComparison(before, after, byId("compare-by").value);
+    if (compared)
+        showComparison(...compared, byId("compare-by").value);
 }
 
 function headFacts(model) {
@@ -503,7 +506,7 @@ function bind() {
         "ranging": () => showRanging(byId("ranging").getAttribute("aria-pressed") !== "true"),
         "range-from": () => chooseRangeEnd("from"), "range-to": () => chooseRangeEnd("to"), "range-clear": () => chooseRange(null),
         "clear": clearFilters, "print": () => window.print(),
-        "copy-summary": () => copyText(summaryOf(chosen.model)).then(() => say("The summary is in the clipboard, as Markdown."), error => say(error.message)),
+        "copy-summary": () => copyText(summaryOf(chosen.model, comparedModels())).then(() => say("The summary is in the clipboard, as Markdown."), error => say(error.message)),
         "save-png": () => savePng(timeline, chosen.model, chosen.grouping).catch(error => say(error.message)),
         "save-svg": () => saveSvg(timeline, chosen.model, chosen.grouping),
         "save-csv": () => saveFile(saveName(chosen.model) + "-chart.csv", "text/csv", chartCsv(timeline, chosen.model, chosen.grouping)),

@@ -52,17 +52,24 @@ function showCards(model) {
 // A name from a file, as Markdown that shows it and does nothing else.
 const asMarkdown = text => text.replace(/[\x00-\x1f\x7f]/g, "?").replace(/[\\`*_{}[\]<>()#+!|~$&]/g, "\\$&").replace(/@/g, "@\u200b").replace(/:\/\//g, ":\u200b//");
 
-// Three sentences: who has the peak, what is reserved, and what went wrong.
+// The first sentence of an advice; the page has all of it.
+const firstSentence = text => text.split(/(?<=\.) (?=[A-Z0-9])/)[0];
+
+// Three sentences: who has the peak, what is reserved, and what went wrong. What an advice says of holes the second one leaves to it.
 function sentencesOf(model) {
-    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), by = firstGrouping(device);
+    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), by = firstGrouping(device), advice = failed ? null : device.advice[0];
     const most = model.groupsAt(device.peak, by, new Set())[0], when = moment => device.hasTrace ? ", at " + timeOf(model, moment) : "";
     const found = ["**" + asMarkdown(file.name) + "**, device " + device.device + (device.hasTrace ? ", has at most " : ", has ") + formatBytes(peak.allocated) + " allocated" + when(device.peak) +
-        (most ? "; most of it by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" + formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
-    found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
-        formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest) + "."
+        (most ? "; " + (2 * most.bytes > peak.allocated ? "most of it" : "the largest part,") + " by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" +
+            formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
+    const free = advice && advice.kind === "fragmentation" ? "" : (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
+        formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest);
+    found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + free + "."
         : device.countedReserved ? "It reserves at most " + formatBytes(device.countedReserved) + "; in which segments was not recorded." : "What it reserves was not recorded.");
-    found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory, at " + failedAt(model, failed) + ", when it requested " +
-        formatBytes(failed.asked) + "." : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
+    const who = failed && failed.stack ? asMarkdown(model.siteLabel(failed.stack)) : "it";
+    found.push(failed ? "It ran out of memory at " + failedAt(model, failed) + ", when " + who + " requested " + formatBytes(failed.asked) + " and the device had " +
+            formatBytes(failed.deviceFree) + " free."
+        : advice ? asMarkdown(firstSentence(advice.text)) : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
     return found;
 }
 
@@ -83,12 +90,13 @@ function textChart(model) {
     return [...d3.range(lines).reverse().map(row), " ".repeat(10) + "\u2514" + "\u2500".repeat(columns), "0".padStart(12) + end.padStart(columns - 1)].join("\n");
 }
 
-// Without a file's own text in a place where it could be more than text.
-function summaryOf(model) {
+// Without a file's own text in a place where it could be more than text. Of two files that are compared, `compared`, first how.
+function summaryOf(model, compared) {
     const cards = cardsOf(model).slice(0, 4), {device} = model;
     cards.push(["recorded", device.hasTrace ? recordedEvents(device) : "a state", asMarkdown(model.file.by)]);
     const line = cells => "| " + cells.join(" | ") + " |";
-    const text = [sentencesOf(model).join(" "), "", line(cards.map(([name]) => name)), line(cards.map(() => "---")), line(cards.map(([, value, more]) => value + (more ? "<br>" + more : ""))),
+    const how = compared ? [compared.map(({file}) => "**" + asMarkdown(file.name) + "**").join(" and ") + ": " + asMarkdown(sayComparison(...compared, chosen.compareBy)), ""] : [];
+    const text = [...how, sentencesOf(model).join(" "), "", line(cards.map(([name]) => name)), line(cards.map(() => "---")), line(cards.map(([, value, more]) => value + (more ? "<br>" + more : ""))),
         ...device.hasTrace ? ["", "```text", "allocated", textChart(model), "```"] : [], "", "Made by " + byId("maker").textContent + " (`tarn report`)."];
     return text.join("\n").replace(/\u00a0/g, " ") + "\n";
 }
