@@ -760,6 +760,19 @@ def printed(browser):
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def ties(browser):
+    """What lies exactly between two texts is rounded as the program rounds it."""
+    file = os.path.join(DATA, "well.pickle")
+    browser.open(make_page("ties", "--no-what-if", file))
+    sizes = [3200 << 20, 3328 << 20, 25 << 27, 12544 << 20, 12608 << 20, 100.5 * 2 ** 30, 101.5 * 2 ** 30, 3456 << 10 << 10]
+    shown = browser.run("return arguments[0].map(formatBytes).map(text => text.replace('\u00a0', ' '))", sizes)
+    for size, text in zip(sizes, shown, strict=True):
+        printed = subprocess.run([PROGRAM, "report", "--device", "0", "--fits", str(int(size)), file], check=True, capture_output=True, text=True).stdout
+        expect(f"{int(size)} bytes", text, re.search("on a device of (.*):", printed).group(1))
+    parts = [1 / 8, 3 / 8, 1.25 / 100, 12.25 / 100, 12.75 / 100, 0.5]
+    expect("shares", browser.run("return arguments[0].map(part => formatShare(part, 1))", parts), ["%.1f\u00a0%%" % (100 * part) for part in parts])
+
+
 def state_only(browser):
     file = os.path.join(DATA, "state-only.pickle")
     browser.open(make_page("state", "--device", "0", file)) # the other one has more
@@ -803,7 +816,7 @@ def hostile_texts(browser):
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, state_only, wide_numbers, hostile_texts],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events, thinned],

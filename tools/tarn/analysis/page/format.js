@@ -5,9 +5,16 @@
 
 const NEVER = 0xffffffff;
 
+// Rounds as printf() does, so that a page and a text agree: a value exactly between two goes to the even digit. toFixed() takes the larger.
+// In binary such a value ends exactly one bit behind the last digit's power of two.
+function fixed(value, digits) {
+    const scale = 10 ** digits, tie = Math.abs(value * 2 ** (digits + 1)) % 2 === 1;
+    return (tie ? 2 * Math.round(value * scale / 2) / scale : value).toFixed(digits);
+}
+
 function significant(value) {
     const size = Math.abs(value);
-    return value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+    return fixed(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
 function formatBytes(bytes) {
@@ -51,7 +58,7 @@ function timeTicks(low, high, count) {
 }
 
 const formatCount = d3.format(",d");
-const formatShare = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + "\u00a0%";
+const formatShare = (part, whole) => (whole ? fixed(100 * part / whole, 1) : "0.0") + "\u00a0%";
 const formatAddress = address => "0x" + address.toString(16);
 const plural = (count, thing) => formatCount(count) + "\u00a0" + thing + (count === 1 ? "" : "s");
 

@@ -137,7 +137,7 @@ function showWhatIf(model) {
     byId("what-if-section").hidden = !found;
     if (!found)
         return;
-    const share = (bytes, format) => bytes ? format(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
+    const share = (bytes, format) => bytes ? format(bytes) + " (" + fixed(bytes / found.requested, 3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
         ? [row.name, formatBytes(found.requested), share(row.reserved, formatBytes), share(row.least, formatBytesUp), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
         : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
