@@ -132,7 +132,7 @@ run 0 report --json "$data/well.pickle" && json 'a[0]["advice"] == []'
 # Out-of-memory errors, the last ones, a fact a line; what is asked for stands first.
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle" && says out '^Out of memory 1 time$'
 diff -u - <(sed -n '/^Out of memory/,$p' "$work/out" | tail -n +2) >&2 <<'END' || fail "the error looks otherwise"
-  requested        291 MiB  at event 1,401, 72.5 ms
+  requested        291 MiB  at event 1,401, 72.6 ms
   by             step_26  model_5.py:88
   from           thread 1 main
   allocated       1.39 GiB  in 121 blocks
