@@ -103,6 +103,18 @@ def two_files(browser):
     expect("what changed", rows, wanted[:40])
     browser.check()
 
+    name = "Kernel_" + "x" * 300
+    paths = [os.path.join(OUT, f"long-{number}.pickle") for number in range(2)]
+    for number, path in enumerate(paths):
+        events = [{"action": "alloc", "addr": 1 << 32, "size": (number + 1) << 20, "stream": 0, "frames": [{"name": name, "filename": "train.py", "line": 7}]}]
+        with open(path, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+    browser.open(make_page("long", "--no-what-if", *paths))
+    said = json.loads(subprocess.run([PROGRAM, "diff", "--json", *paths], check=True, capture_output=True, text=True).stdout)[0]["said"]
+    expect("a sentence with a long name", browser.run("return document.getElementById('compare-said').textContent").replace("\u00a0", " "), said)
+    rows = browser.run("return [...document.querySelectorAll('#compare-tables table:first-child tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+    expect("what was not recorded", rows[1], ["reserved then", "not recorded", "not recorded", "\u2013"])
+
 
 def moved_sites(browser):
     """Call sites that an edit moved are matched as `tarn diff` matches them."""

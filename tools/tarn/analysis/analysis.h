@@ -130,6 +130,12 @@ bool analysis_begins_late(const struct analysis *analysis);
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,
                      struct analysis_state *states);
 
+/* Whether a recording can show out-of-memory errors: a state and a timeline cannot. */
+static inline bool analysis_shows_ooms(const struct analysis *analysis)
+{
+    return analysis->has_trace && !analysis->snapshot->timeline;
+}
+
 /* The moment of an error; `place` is its index in `ooms`. */
 static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size_t place)
 {

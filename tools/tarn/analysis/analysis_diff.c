@@ -284,6 +284,30 @@ static const char *preposition(const char *label)
     return strncmp(label, "no ", 3) == 0 ? "with " : strncmp(label, "from ", 5) == 0 ? "" : "by ";
 }
 
+#define SAID_LENGTH 120 /* characters of a label in the sentence */
+
+/* Cuts a label in its middle, so that it keeps the beginning of the function and the file. */
+static const char *shorten(const char *label, char *text, size_t size)
+{
+    size_t count = 0, number = 0, used = 0;
+    const size_t head = (SAID_LENGTH - 3) / 2, tail = SAID_LENGTH - 3 - head;
+    for (const char *at = label; *at; at++)
+        count += ((unsigned char)*at & 0xc0) != 0x80;
+    if (count <= SAID_LENGTH)
+        return label;
+    for (const char *at = label; *at && used + 4 < size; at++) {
+        bool starts = ((unsigned char)*at & 0xc0) != 0x80;
+        if (starts && number++ == head) {
+            memcpy(text + used, "...", 3);
+            used += 3;
+        }
+        if (number <= head || number > count - tail)
+            text[used++] = *at;
+    }
+    text[used] = '\0';
+    return text;
+}
+
 bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
                        const struct analysis *after, uint32_t after_moment, enum analysis_by by,
                        const char *moment, char *text, size_t size)
@@ -303,17 +327,17 @@ bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
         snprintf(text, size, "%s at %s.", growth(one, two).text, moment);
     } else {
         uint64_t all = two > one ? two - one : one - two;
-        char often[64] = "";
+        char often[64] = "", label[4 * SAID_LENGTH + 4];
         done = count_times(before, by, cause->before_label, &times[0]) &&
                count_times(after, by, cause->label, &times[1]);
         uint64_t more = times[1] > times[0] ? times[1] - times[0] : times[0] - times[1];
         if (more && before->has_trace && after->has_trace)
-            snprintf(often, sizeof often, ", allocated %s time%s %s", units_count(more).text,
-                     more == 1 ? "" : "s", times[1] > times[0] ? "more" : "less");
+            snprintf(often, sizeof often, ", allocated %s %s time%s", units_count(more).text,
+                     times[1] > times[0] ? "more" : "fewer", more == 1 ? "" : "s");
         snprintf(text, size, "%s at %s%s%s %s%s%s.", growth(one, two).text, moment,
                  moved(cause) <= all ? ", of which " : "; ",
-                 growth(cause->before, cause->after).text, preposition(cause->label), cause->label,
-                 often);
+                 growth(cause->before, cause->after).text, preposition(cause->label),
+                 shorten(cause->label, label, sizeof label), often);
     }
     free(changes);
     return done;

@@ -12,8 +12,8 @@
 #include "analysis/analysis.h"
 
 struct analysis_change {
-    char label[160]; /* that of the later side, if it has the group */
-    char before_label[160];
+    char label[400]; /* that of the later side, if it has the group */
+    char before_label[400];
     uint64_t before, after; /* bytes */
     size_t blocks_before, blocks_after;
 };
@@ -25,7 +25,7 @@ struct analysis_change *analysis_diff(const struct analysis *before, uint32_t be
                                       enum analysis_by by, size_t *count);
 
 /* How the memory at the moments changed, and what group has most of it: "+192 MiB at the peak, of
- * which +190 MiB by load  train.py:33, allocated 24 times more." False when memory is short. */
+ * which +190 MiB by load  train.py:33, allocated 24 more times." False when memory is short. */
 bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
                        const struct analysis *after, uint32_t after_moment, enum analysis_by by,
                        const char *moment, char *text, size_t size);

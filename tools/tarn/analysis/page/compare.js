@@ -8,18 +8,21 @@ const COMPARED_COLUMNS = 400;
 
 function showComparison(before, after, by) {
     const states = [before, after].map(model => model.stateAt(model.device.peak));
-    const sums = [["allocated at the peak", "allocated"], ["reserved then", "reserved"], ["free in reserved", "free"],
-        ["largest hole", "largest"], ["waiting", "waiting"]].map(([name, key]) => [name, states[0][key], states[1][key]]);
-    sums.push(["peak reserved", before.device.states.peakReserved.reserved, after.device.states.peakReserved.reserved]);
+    // A file may have a trace and no segments: what was not recorded has no size.
+    const recorded = state => state.reserved || !state.allocated, reservedOf = key => states.map(state => recorded(state) ? state[key] : null);
+    const sums = [["allocated at the peak", ...states.map(state => state.allocated)], ["reserved then", ...reservedOf("reserved")],
+        ["free in reserved", ...reservedOf("free")], ["largest hole", ...reservedOf("largest")], ["waiting", ...states.map(state => state.waiting)],
+        ["peak reserved", ...[before, after].map(({device: {states: {peakReserved}}}) => recorded(peakReserved) ? peakReserved.reserved : null)]];
+    const bytes = size => size === null ? "not recorded" : formatBytes(size);
     const [a, b] = [before, after].map((model, i) => "AB"[i] + ": " + model.file.name);
     byId("compare-title").textContent = before.file.name + " and " + after.file.name;
     byId("name-a").textContent = a;
     byId("name-b").textContent = b;
     const number = name => ({name, number: true});
-    const rows = sums.map(([name, a, b]) => [name, formatBytes(a), formatBytes(b), formatGrowth(b - a)]);
+    const rows = sums.map(([name, a, b]) => [name, bytes(a), bytes(b), a === null || b === null ? "\u2013" : formatGrowth(b - a)]);
     rows.push(["blocks", formatCount(states[0].blocks), formatCount(states[1].blocks), ""],
-        ["free share of reserved", formatShare(states[0].free, states[0].reserved), formatShare(states[1].free, states[1].reserved), ""],
-        ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
+        ["free share of reserved", ...states.map(state => recorded(state) ? formatShare(state.free, state.reserved) : "not recorded"), ""],
+        ["out of memory", ...[before, after].map(({device}) => device.showsOoms ? plural(device.ooms.length, "time") : "not recorded"), ""]);
     const changes = compareGroups(before, after, by);
     byId("compare-said").textContent = sayComparison(before, after, by, changes);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
@@ -44,8 +47,14 @@ function sayComparison(before, after, by, changes = compareGroups(before, after,
     const growth = cause.after - cause.before, label = cause.label, traced = before.device.hasTrace && after.device.hasTrace;
     const more = traced ? countAllocations(after, by, label) - countAllocations(before, by, cause.beforeLabel) : 0;
     return text + (Math.abs(growth) <= Math.abs(all) ? ", of which " : "; ") + formatGrowth(growth) + " " +
-        (label.startsWith("no ") ? "with " : label.startsWith("from ") ? "" : "by ") + label +
-        (more ? ", allocated " + plural(Math.abs(more), "time") + (more > 0 ? " more" : " less") : "") + ".";
+        (label.startsWith("no ") ? "with " : label.startsWith("from ") ? "" : "by ") + shortenLabel(label) +
+        (more ? ", allocated " + formatCount(Math.abs(more)) + (more > 0 ? " more time" : " fewer time") + (Math.abs(more) === 1 ? "" : "s") : "") + ".";
+}
+
+// A label of at most 120 characters: what is longer loses its middle, so that it keeps its file.
+function shortenLabel(label) {
+    const letters = [...label], head = 58, tail = 59;
+    return letters.length <= head + tail + 3 ? label : letters.slice(0, head).join("") + "..." + letters.slice(-tail).join("");
 }
 
 // How often a group was allocated in a trace.

@@ -33,8 +33,8 @@ function cardsOf(model) {
             known ? when(device.peakReserved) : "the file shows no segments"],
         ["free in holes", known ? formatBytes(holes.free) : "\u2013", known ? formatShare(holes.free, holes.reserved) + " of what is reserved" +
             (failed ? " at the error" : device.hasTrace ? " then" : "") + ", in " + plural(holes.holes, "hole") : ""],
-        ["out of memory", failed ? "at " + failedAt(model, failed) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
-            formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "a state does not show it"],
+        ["out of memory", failed ? "at " + failedAt(model, failed) : device.showsOoms ? "never" : "not recorded", failed ? formatBytes(failed.asked) + " requested, " +
+            formatBytes(failed.deviceFree) + " free on the device" : device.showsOoms ? "in this recording" : "a " + (device.hasTrace ? "timeline" : "state") + " does not show it"],
         ["device", device.name || "device " + device.device, about ? formatBytes(about.total) + " of memory" : device.name ? "device " + device.device : ""],
         ["recorded by", file.by, device.hasTrace ? recordedEvents(device) + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
     ];
@@ -69,7 +69,7 @@ function sentencesOf(model) {
     const who = failed && failed.stack ? asMarkdown(model.siteLabel(failed.stack)) : "it";
     found.push(failed ? "It ran out of memory at " + failedAt(model, failed) + ", when " + who + " requested " + formatBytes(failed.asked) + " and the device had " +
             formatBytes(failed.deviceFree) + " free."
-        : advice ? asMarkdown(firstSentence(advice.text)) : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
+        : advice ? asMarkdown(firstSentence(advice.text)) : device.showsOoms ? "It never ran out of memory in this recording." : "The file is a " + (device.hasTrace ? "timeline" : "state without a trace") + ", so it shows no errors.");
     return found;
 }
 

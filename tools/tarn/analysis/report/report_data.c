@@ -458,7 +458,8 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
     return json_pack(
-        "{s:i, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, s:o, "
+        "{s:i, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, "
+        "s:o, "
         "s:o, "
         "s:o, "
         "s:o}",
@@ -466,8 +467,9 @@ static json_t *put_device(struct page *page, const struct report_file *file,
         "leftOut", analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].thinned : 0,
         "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "mostTagged",
         (int)(tagged > 0 && tagged >= all / 2), "hasStacks", (int)stacked, "hasCategories",
-        (int)told, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
-        (json_int_t)analysis->peak_reserved, "countedReserved",
+        (int)told, "showsOoms", (int)analysis_shows_ooms(analysis), "partial", gaps, "peak",
+        (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved,
+        "countedReserved",
         analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].reserved_most : 0,
         "states", "peak", describe_state(&analysis->at_peak), "peakReserved",
         describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",

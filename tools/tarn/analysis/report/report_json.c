@@ -237,7 +237,7 @@ static json_t *json_comparison(const struct report_file *one, const struct analy
                                const struct report_file *two, const struct analysis *after,
                                const struct report_options *options)
 {
-    char said[512];
+    char said[800];
     json_t *groups =
         report_diff_say(before, after, options, said, sizeof said) ? json_object() : NULL;
     for (enum analysis_by by = 0; groups && by < ANALYSIS_BY_COUNT; by++)
