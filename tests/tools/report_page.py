@@ -98,6 +98,9 @@ def two_files(browser):
     wanted = [change["name"] for change in said["changes"]["call_site"]]
     expect("what is said of both", browser.run("return document.getElementById('compare-said').textContent")
            .replace("\u00a0", " ").replace("\u2212", "-"), said["said"])
+    places = browser.run("return ['compare-said', 'cards-of', 'cards'].map(id => document.getElementById(id).getBoundingClientRect().top)")
+    expect("the order of sentence, label and cards", places, sorted(places))
+    expect("whose the cards are", browser.run("return document.getElementById('cards-of').textContent").split(",")[0], "A: tarn.pickle")
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])

@@ -332,6 +332,8 @@ async function chooseModel(model, link = {}) {
     replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
     showCards(model);
+    byId("cards-of").hidden = choices.length < 2;
+    byId("cards-of").textContent = choices.length < 2 ? "" : nameOf(choices[chosen.place]) + ":";
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
     showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", moment => {
         chooseMoment(moment);
@@ -369,7 +371,7 @@ function comparedModels() {
 function compareFiles() {
     byId("ranks-section").hidden = !ranks;
     const compared = comparedModels();
-    byId("compare-section").hidden = !compared;
+    byId("compare-section").hidden = byId("compare-said").hidden = !compared;
     if (ranks)
         showRanks(ranks, models, chosen.model, byId("ranks-by").value, chooseModel);
     if (compared)
