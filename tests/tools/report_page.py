@@ -447,6 +447,18 @@ class Runs:
         return (os.system, ("touch " + os.path.join(OUT, "was-run"),))
 
 
+def broken_among_others(browser):
+    """Of several files that are dropped at once, one that is broken does not take the others with it."""
+    broken = os.path.join(OUT, "broken.pickle")
+    with open(broken, "wb") as out:
+        out.write(b"no pickle")
+    browser.driver.get("file://" + make_page("viewer"))
+    browser.wait("document.body.dataset.ready", "the viewer was not ready")
+    browser.get("#open-first").send_keys("\n".join([os.path.join(DATA, "well.pickle"), broken, os.path.join(DATA, "torn.pickle")]))
+    browser.wait("document.body.dataset.files === '2'", "the files that are not broken were not opened")
+    expect("what is said of the broken one", browser.run("return document.getElementById('said').textContent").startswith("broken.pickle: "), True)
+
+
 def viewer(browser):
     """The page without a file: says what it takes, and by whom it was made; a file that is dropped on it is shown, and several are ranks."""
     page = make_page("viewer")
@@ -777,15 +789,19 @@ def printed(browser):
 
 def ties(browser):
     """What lies exactly between two texts is rounded as the program rounds it."""
-    file = os.path.join(DATA, "well.pickle")
-    browser.open(make_page("ties", "--no-what-if", file))
-    sizes = [3200 << 20, 3328 << 20, 25 << 27, 12544 << 20, 12608 << 20, 100.5 * 2 ** 30, 101.5 * 2 ** 30, 3456 << 10 << 10]
-    shown = browser.run("return arguments[0].map(formatBytes).map(text => text.replace('\u00a0', ' '))", sizes)
-    for size, text in zip(sizes, shown, strict=True):
-        printed = subprocess.run([PROGRAM, "report", "--device", "0", "--fits", str(int(size)), file], check=True, capture_output=True, text=True).stdout
-        expect(f"{int(size)} bytes", text, re.search("on a device of (.*):", printed).group(1))
-    parts = [1 / 8, 3 / 8, 1.25 / 100, 12.25 / 100, 12.75 / 100, 0.5]
-    expect("shares", browser.run("return arguments[0].map(part => formatShare(part, 1))", parts), ["%.1f\u00a0%%" % (100 * part) for part in parts])
+    sizes = [3200 << 20, 3328 << 20, 12544 << 20, 12608 << 20, 201 << 29, 203 << 29]
+    events = [{"action": "alloc", "addr": (i + 1) << 40, "size": size, "stream": 0, "user_metadata": f"size{i}", "frames": []} for i, size in enumerate(sizes)]
+    parts = [{"action": "alloc", "addr": (i + 1) << 40, "size": part << 20, "stream": 0, "user_metadata": f"part{part}", "frames": []} for i, part in enumerate((1, 3, 5, 7))]
+    for name, made in (("ties", events), ("parts", parts)):
+        file = os.path.join(OUT, name + ".pickle")
+        with open(file, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [made]}, out)
+        browser.open(make_page(name, "--no-what-if", file))
+        shown = browser.run("""return [...document.querySelectorAll('#groups tbody tr')].map(
+            row => [...row.cells].slice(0, 2).map(cell => cell.textContent.replace('\u00a0', ' ')))""")
+        text = subprocess.run([PROGRAM, "report", "--no-what-if", "--by", "tag", file], check=True, capture_output=True, text=True).stdout
+        expect("sizes and shares", shown, [list(row) for row in re.findall(r"^ *(\S+ \S+) +(\S+ %) +1  (?:size|part)", text, re.M)])
+        expect("groups", len(shown), len(made))
 
 
 def state_only(browser):
@@ -794,6 +810,8 @@ def state_only(browser):
     said = ask(file, "peak")
     expect("allocated in a state", float(browser.run("return document.getElementById('sums').dataset.allocated")),
            float(said["at"]["allocated"]))
+    expect("how a trace is recorded", browser.run("return document.getElementById('no-stacks').checkVisibility() && document.getElementById('no-stacks-line').textContent"),
+           'torch.cuda.memory._record_memory_history(enabled="all", context="all")')
     expect("chart of a state", browser.run("return document.getElementById('timeline-section').hidden"), True)
     browser.screenshot("report-state")
 
@@ -833,7 +851,7 @@ def hostile_texts(browser):
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
-    "open": [several_ranks, viewer, made_by, snapshots_opened],
+    "open": [several_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],
     "firefox": [in_firefox],
 }

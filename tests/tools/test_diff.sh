@@ -114,7 +114,7 @@ assert len(said.split(" by ")[1]) == 121, said
 
 # What was not recorded is no 0: a trace without segments, and a state, which has no errors.
 block = {"size": 2 << 20, "requested_size": 2 << 20, "state": "active_allocated", "frames": []}
-segments = [{"address": 1 << 32, "total_size": 2 << 20, "stream": 0, "segment_type": "large", "blocks": [block]}]
+segments = [{"device": 0, "address": 1 << 32, "total_size": 2 << 20, "stream": 0, "segment_type": "large", "blocks": [block]}]
 pickle.dump({"segments": segments, "device_traces": []}, open(work + "/state.pickle", "wb"))
 text = subprocess.run([program, "diff", work + "/state.pickle", work + "/long-a.pickle"], check=True, capture_output=True, text=True).stdout
 assert re.search(r"^reserved +2.00 MiB +-$", text, re.M) and re.search(r"^times out of memory +- +0$", text, re.M), text

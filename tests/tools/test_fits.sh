@@ -85,10 +85,15 @@ assert text.count("  gets past the request that failed at event %s; what follows
 assert "finishes" not in text, text
 assert tarn("report", "--json", "--fits", "8G", data + "/oom.pickle")[0]["ended_by"] is None # it went on
 
+# The memory of the host, which a profile lists, is no device.
+profile = source + "/tests/tools/profiles/trace-cuda.json.zst"
+devices = {device["device"] for device in tarn("report", "--json", profile)}
+assert len(devices) > 1 and {found["device"] for found in tarn("report", "--json", "--fits", "80G", profile)} == devices - {max(devices)}, devices
+
 # The smallest device that the text names is large enough when it is typed in, though it was rounded.
 import re
-for path in (data + "/well.pickle", data + "/oom.pickle", source + "/tests/tools/recordings/cnn-sgd.pickle.zst"):
-    for outside in ("0", "37M", "601M"):
+for path in (data + "/well.pickle", source + "/tests/tools/recordings/cnn-sgd.pickle.zst"):
+    for outside in ("0", "37M"):
         command = [program, "report", "--device", "0", "--outside", outside, path, "--fits"]
         text = subprocess.run([*command, "8G"], check=True, capture_output=True, text=True).stdout
         sizes = re.findall(r"^  (\S+) .*smallest device: (?:\S+ \S+ to )?(\S+ \S+)$", text, re.M)

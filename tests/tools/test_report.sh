@@ -90,6 +90,11 @@ events = [{"action": "alloc", "addr": 1 << 30, "size": 1 << 20, "stream": 0, "ti
           {"action": "oom", "size": 1 << 30, "device_free": 0, "stream": 0, "time_us": 2510}]
 pickle.dump({"segments": [], "device_traces": [events]}, open(sys.argv[1], "wb"))
 END_OF_PROGRAM
+# A state says how a trace is recorded.
+run 0 report --device 0 "$data/state-only.pickle" && says out '^  torch.cuda.memory._record_memory_history('
+run 0 report --device 0 "$data/well.pickle" && lacks out '_record_memory_history'
+# A timeline shows no errors.
+run 0 report --device 0 "$TARN_SOURCE/tests/tools/profiles/timeline-cuda.json.zst" && says out '^Out-of-memory errors are not recorded: at most ' && lacks out 'never runs out'
 # The time of an error is its own.
 run 0 report "$work/late.pickle" && says out '^  requested .*  at event 1, 2\.50 ms$'
 run 0 report --json "$work/late.pickle" && json 'a[0]["out_of_memory"][0]["time_us"] == 2500 and a[0]["out_of_memory"][0]["state"]["time_us"] == 0'

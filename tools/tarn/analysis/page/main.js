@@ -413,6 +413,39 @@ function say(text) {
     byId("said").textContent = text;
 }
 
+// Pages, and snapshots together, since they may be ranks. If that fails each is tried alone, so that only those are missing which cannot be read.
+async function readFiles(files) {
+    const read = [], errors = [], snapshots = [];
+    const attempt = async work => {
+        try {
+            const made = await work();
+            if (made)
+                read.push(made);
+            return true;
+        } catch (error) {
+            errors.push(error.message);
+            return false;
+        }
+    };
+    for (const file of files)
+        await attempt(async () => {
+            const page = await readPage(file);
+            if (!page)
+                snapshots.push(file);
+            return page && readModels(page);
+        });
+    const analysed = several => attempt(async () => readModels(await analyse(several), true));
+    if (snapshots.length && !await analysed(snapshots) && snapshots.length > 1) {
+        const good = [];
+        errors.pop();
+        for (const file of snapshots)
+            await attempt(async () => void await analyse([file])) && good.push(file);
+        if (good.length)
+            await analysed(good);
+    }
+    return {read, errors};
+}
+
 // Pages and snapshots that a reader dropped: each becomes one more file to look at, and to compare with the first.
 async function openFiles(files) {
     say("");
@@ -420,21 +453,10 @@ async function openFiles(files) {
     reading.hidden = !files.length;
     reading.textContent = "Reading " + files.map(file => file.name).join(", ") + "\u2026";
     await new Promise(resolve => setTimeout(resolve, 50)); // until that is seen
-    try {
-        const snapshots = [], read = [];
-        for (const file of files) {
-            const page = await readPage(file);
-            if (page)
-                read.push(await readModels(page));
-            else
-                snapshots.push(file);
-        }
-        if (snapshots.length)
-            read.push(await readModels(await analyse(snapshots), true));
+    const {read, errors} = await readFiles(files);
+    if (read.length)
         ranks = first && read.length === 1 ? read[0].ranks : null; // a file that comes later is compared with the first
-    } catch (error) {
-        say(error.message);
-    }
+    say(errors.join("; "));
     reading.hidden = true;
     if (models.length) {
         listRankGroupings(ranks);

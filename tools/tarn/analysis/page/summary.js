@@ -4,7 +4,7 @@
 // The recording in a few figures: as cards on top, and as Markdown for an issue, with a chart of characters.
 
 const TEXT_CHART = {columns: 72, lines: 8};
-const PYTHON_STACKS = "torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")";
+const PYTHON_RECORDS = "torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")";
 
 const timeOf = (model, moment) => model.device.hasTimes ? formatTime(model.times[moment]) : "event " + formatCount(moment);
 
@@ -43,9 +43,11 @@ function cardsOf(model) {
 function showCards(model) {
     replaceContent("cards", ...cardsOf(model).map(([name, value, more]) => element("div", {class: "sum"},
         element("span", {class: "name"}, name), element("span", {class: "value"}, value), element("span", {class: "more"}, more))));
-    const none = !model.device.hasStacks && model.blocks.count > 0, line = model.file.by === "PyTorch" ? PYTHON_STACKS
+    const {hasStacks, hasTrace} = model.device, none = !hasTrace || !hasStacks && model.blocks.count > 0, line = model.file.by === "PyTorch" ? PYTHON_RECORDS
         : model.file.by.startsWith("tarn ") && model.file.by !== "tarn run" ? "TARN_TRACE=stacks=all" : "";
     byId("no-stacks").hidden = !none || !line;
+    byId("no-stacks-text").textContent = hasTrace ? "The recording has no stacks, so nobody can say which code allocates. This records them:"
+        : "The file is a state without a trace, so it does not show when memory was allocated. This records a trace, if it runs first:";
     byId("no-stacks-line").textContent = line;
 }
 

@@ -413,7 +413,8 @@ static json_t *describe_what_if(const struct report_file *file, const struct ana
                                                        "PyTorch expandable segments", "tarn"};
     struct report_what_if rows[REPORT_POLICIES];
     uint64_t requested;
-    if (!report_what_if_get(file, analysis->device, &requested, rows))
+    if (analysis_is_of_host(analysis) || /* which no allocator of GPUs has */
+        !report_what_if_get(file, analysis->device, &requested, rows))
         return json_null();
     uint64_t largest = 0, outside = 0;
     for (size_t i = 0; i < REPORT_POLICIES; i++)

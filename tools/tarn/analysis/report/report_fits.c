@@ -95,12 +95,15 @@ struct fits_device *fits_find(const struct report_file *file, const struct fits_
                               size_t *count)
 {
     struct fits_device *devices = calloc(file->count + 1, sizeof *devices);
-    bool done = devices;
+    bool done = devices, host = false;
     *count = 0;
     if (!devices)
         fputs("tarn report: memory is short\n", stderr);
     for (size_t i = 0; done && i < file->count; i++) {
         if (!file->analyses[i].has_trace)
+            continue;
+        host = host || analysis_is_of_host(&file->analyses[i]);
+        if (analysis_is_of_host(&file->analyses[i]))
             continue;
         struct fits_device *found = &devices[(*count)++];
         answer_device(found, file, &file->analyses[i], question);
@@ -116,8 +119,9 @@ struct fits_device *fits_find(const struct report_file *file, const struct fits_
     }
     if (done && !*count) {
         fprintf(stderr,
-                "tarn report: %s: --fits replays a trace, and this file has none: it is a state\n",
-                name_shown(file->path).text);
+                "tarn report: %s: --fits replays the trace of a device, and this file has none: "
+                "it %s\n",
+                name_shown(file->path).text, host ? "has memory of the host alone" : "is a state");
         done = false;
     }
     if (done)

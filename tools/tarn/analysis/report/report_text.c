@@ -196,6 +196,11 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
     else if (analysis->at_peak.reserved)
         fprintf(out, "%.1f %% of what is reserved are allocated.\n",
                 100.0 * (double)analysis->at_peak.allocated / (double)analysis->at_peak.reserved);
+    const struct snapshot *snapshot = analysis->snapshot;
+    if (!analysis->has_trace && !snapshot->tarn.there && !snapshot->of_driver)
+        fputs("This line of Python, if it runs first, records a trace too:\n"
+              "  torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")\n",
+              out);
     for (size_t i = 0; i < list.count; i++)
         report_print_wrapped(out, list.items[i].text, options);
     return true;
@@ -532,8 +537,11 @@ static void diff_row(FILE *out, const char *name, uint64_t before, uint64_t afte
 static void diff_row_known(FILE *out, const char *name, uint64_t before, bool one, uint64_t after,
                            bool two)
 {
-    fprintf(out, "%-28s %11s %11s %12s\n", name, one ? units_bytes(before).text : "-",
-            two ? units_bytes(after).text : "-", one && two ? growth(before, after).text : "");
+    fprintf(out, "%-28s %11s %11s", name, one ? units_bytes(before).text : "-",
+            two ? units_bytes(after).text : "-");
+    if (one && two)
+        fprintf(out, " %12s", growth(before, after).text);
+    putc('\n', out);
 }
 
 /* A file may have a trace and no segments. */
