@@ -247,8 +247,9 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  repetitions: %s; the peaks are over all of them\n",
                 units_count(repetitions).text);
     if (result->initial_blocks)
-        fprintf(out, "  %s blocks were alive before the trace\n",
-                units_count(result->initial_blocks).text);
+        fprintf(out, "  %s block%s alive before the trace\n",
+                units_count(result->initial_blocks).text,
+                result->initial_blocks == 1 ? " was" : "s were");
     if (result->late_frees)
         fprintf(out, "  late frees: %s, each used by %s stream until it was completed\n",
                 units_count(result->late_frees).text, result->has_order ? "another" : "a helper");
