@@ -533,7 +533,7 @@ static void diff_row(FILE *out, const char *name, uint64_t before, uint64_t afte
             growth(before, after).text);
 }
 
-/* The same for what a file may not have: "-" stands for what it does not, and there is no growth. */
+/* The same for what a file may not have: that is "-", and there is no growth. */
 static void diff_row_known(FILE *out, const char *name, uint64_t before, bool one, uint64_t after,
                            bool two)
 {
