@@ -126,7 +126,7 @@ static void write_behind(size_t size, size_t alignment, size_t at)
              (void *)block);
     begins(text);
     snprintf(text, sizeof text,
-             "has 1 wrong bytes, the nearest %zu bytes behind the block; the first is 0x5A", at);
+             "has 1 wrong byte, the nearest %zu bytes behind the block; the first is 0x5A", at);
     says(text);
     says("\n  allocated at ");
     says("\n  freed at ");

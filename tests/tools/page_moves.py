@@ -12,6 +12,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 
 from page_browser import DATA, OUT, ask, expect, fail, make_page
 
+RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
 SCROLL = "return [scrollX, scrollY]"
 
 
@@ -57,7 +58,8 @@ def phones(browser):
         several.append(os.path.join(OUT, f"workstation_of_a_group_with_a_long_name_{number}.pickle"))
         shutil.copy(long_names, several[-1])
     make_page("several", *several)
-    pages = [os.path.join(OUT, name + ".html") for name in ("tarn", "no-stacks", "what-if", "names", "several")]
+    make_page("compared", "--no-what-if", *(os.path.join(RECORDINGS, name + ".pickle.zst") for name in ("gpt-adamw", "gpt-amp")))
+    pages = [os.path.join(OUT, name + ".html") for name in ("tarn", "no-stacks", "what-if", "names", "several", "compared")]
     for page in pages:
         browser.open(page)
         browser.settle()

@@ -78,14 +78,37 @@ def above_the_fold(browser):
     expect("the same where there are stacks", browser.run("return document.getElementById('no-stacks').hidden"), True)
 
 
+def sentences(browser, text):
+    """The summary has three sentences; "most" is more than half; of two files it says first what changed."""
+    def said(text):
+        found = text.splitlines()[0]
+        return re.split(r"(?<=\.) (?=[A-Z])", found)
+
+    expect("sentences of a summary", len(said(text)), 3)
+    for sizes, wanted in (((40, 30, 30), "the largest part, by tag: tag0"), ((60, 40), "most of it by tag: tag0")):
+        events = [{"action": "alloc", "addr": i + 1 << 30, "size": size << 20, "stream": 0, "time_us": i, "user_metadata": f"tag{i}"} for i, size in enumerate(sizes)]
+        file = os.path.join(OUT, f"parts-{len(sizes)}.pickle")
+        with open(file, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+        browser.open(make_page("parts", file))
+        expect("who has the peak", wanted in said(copied(browser))[0], True)
+    browser.open(make_page("torn", os.path.join(DATA, "well.pickle")))
+    expect("sentences without an error", len(said(copied(browser))), 3)
+    browser.open(make_page("parts-two", *(os.path.join(OUT, f"parts-{count}.pickle") for count in (2, 3))))
+    compared = browser.run("return document.getElementById('compare-said').textContent").replace("\u00a0", " ")
+    expect("how the summary of two begins", copied(browser).splitlines()[0], "**parts-2.pickle** and **parts-3.pickle**: " + re.sub(r"([+()~])", r"\\\1", compared))
+    browser.open(os.path.join(OUT, "tarn.html"))
+
+
 def sent_to_others(browser):
     """The summary is text and nothing more, the picture says whose it is, links have the flame graph, and Back goes back."""
     file = os.path.join(DATA, "tarn.pickle")
     browser.open(os.path.join(OUT, "tarn.html"))
     text = copied(browser)
     lines = text.splitlines()
-    for wanted in ("**tarn.pickle**, device 0", "| peak allocated | peak reserved | free in holes | out of memory | recorded |", "Memory ran out.", "```text"):
+    for wanted in ("**tarn.pickle**, device 0", "| peak allocated | peak reserved | free in holes | out of memory | recorded |", "It ran out of memory at ", "```text"):
         expect("in the summary: " + wanted, wanted in text, True)
+    sentences(browser, text)
     chart = [line for line in lines if "\u2502" in line]
     expect("lines of its chart", len(chart), 8)
     expect("height of its chart", ("\u2588" in chart[-1], any(mark in chart[0] for mark in "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588")), (True, True))

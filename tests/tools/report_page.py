@@ -98,10 +98,45 @@ def two_files(browser):
     wanted = [change["name"] for change in said["changes"]["call_site"]]
     expect("what is said of both", browser.run("return document.getElementById('compare-said').textContent")
            .replace("\u00a0", " ").replace("\u2212", "-"), said["said"])
+    places = browser.run("return ['compare-said', 'cards-of', 'cards'].map(id => document.getElementById(id).getBoundingClientRect().top)")
+    expect("the order of sentence, label and cards", places, sorted(places))
+    expect("whose the cards are", browser.run("return document.getElementById('cards-of').textContent").split(",")[0], "A: tarn.pickle")
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])
     browser.check()
+
+    name = "Kernel_" + "x" * 300
+    paths = [os.path.join(OUT, f"long-{number}.pickle") for number in range(2)]
+    for number, path in enumerate(paths):
+        events = [{"action": "alloc", "addr": 1 << 32, "size": (number + 1) << 20, "stream": 0, "frames": [{"name": name, "filename": "train.py", "line": 7}]}]
+        with open(path, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+    browser.open(make_page("long", "--no-what-if", *paths))
+    said = json.loads(subprocess.run([PROGRAM, "diff", "--json", *paths], check=True, capture_output=True, text=True).stdout)[0]["said"]
+    expect("a sentence with a long name", browser.run("return document.getElementById('compare-said').textContent").replace("\u00a0", " "), said)
+    rows = browser.run("return [...document.querySelectorAll('#compare-tables table:first-child tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+    expect("what was not recorded", rows[1], ["reserved then", "not recorded", "not recorded", "\u2013"])
+
+
+def moved_sites(browser):
+    """Call sites that an edit moved are matched as `tarn diff` matches them."""
+    def recording(name, sites):
+        events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
+                   "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
+        with open(os.path.join(OUT, name + ".pickle"), "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+        return os.path.join(OUT, name + ".pickle")
+
+    for before, after in (([(9, 1), (11, 2)], [(99, 1), (101, 7)]), ([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]),
+                          ([(1, 8), (2, 9), (3, 20)], [(15, 8)]), ([(1, 8)], [(2, 6), (3, 10), (4, 40)])):
+        files = recording("edit-a", before), recording("edit-b", after)
+        browser.open(make_page("edit", "--no-what-if", *files))
+        printed = subprocess.run([PROGRAM, "diff", "--json", *files], check=True, capture_output=True, text=True).stdout
+        wanted = [[change["name"], change["after"] - change["before"]] for change in json.loads(printed)[0]["changes"]["call_site"]]
+        rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
+            row => [row.lastChild.textContent, parseFloat(row.firstChild.textContent.replace("\u2212", "-")) * 2 ** 20])""")
+        expect("what changed", rows, [row for row in wanted if row[1]])
 
 
 def several_ranks(browser):
@@ -412,6 +447,18 @@ class Runs:
         return (os.system, ("touch " + os.path.join(OUT, "was-run"),))
 
 
+def broken_among_others(browser):
+    """Of several files that are dropped at once, one that is broken does not take the others with it."""
+    broken = os.path.join(OUT, "broken.pickle")
+    with open(broken, "wb") as out:
+        out.write(b"no pickle")
+    browser.driver.get("file://" + make_page("viewer"))
+    browser.wait("document.body.dataset.ready", "the viewer was not ready")
+    browser.get("#open-first").send_keys("\n".join([os.path.join(DATA, "well.pickle"), broken, os.path.join(DATA, "torn.pickle")]))
+    browser.wait("document.body.dataset.files === '2'", "the files that are not broken were not opened")
+    expect("what is said of the broken one", browser.run("return document.getElementById('said').textContent").startswith("broken.pickle: "), True)
+
+
 def viewer(browser):
     """The page without a file: says what it takes, and by whom it was made; a file that is dropped on it is shown, and several are ranks."""
     page = make_page("viewer")
@@ -566,22 +613,46 @@ def what_happened(browser):
     browser.check()
 
 
+def time_of_an_error(browser):
+    """The time of an error is its own, and not that of the event before it."""
+    events = [{"action": "alloc", "addr": 1 << 30, "size": 1 << 20, "stream": 0, "time_us": 5, "frames": []},
+              {"action": "oom", "device_free": 1 << 20, "size": 1 << 30, "stream": 0, "time_us": 3_000_005, "frames": []}]
+    file = os.path.join(OUT, "late-error.pickle")
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out)
+    browser.open(make_page("late-error", file))
+    texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent.replace(/\u00a0/g, ' '))", selector)
+    expect("the time in the table", texts("#ooms button"), ["event 1, 3.00 s"])
+    expect("the time in the cards", [text for text in texts("#cards .value") if text.startswith("at ")], ["at 3.00 s"])
+
+
 def slider(browser, file):
     """What the slider says of a device is what `tarn report --fits` says of it."""
-    verdicts = {"yes": "finishes", "no": "runs out of memory", "open": "may finish"}
-    for place, outside in ((1, ""), (14, "100 MiB"), (30, ""), (33, "64m"), (40, "")):
+    verdicts = {"yes": "finishes", "no": "runs out of memory", "open": "may finish", "past": "gets past"}
+    devices = int(browser.run("return document.getElementById('fits').dataset.device")) // int(browser.run("return document.getElementById('fits-size').value"))
+    for place, outside in ((1, ""), (14, "100 MiB"), (14, ""), (30, ""), (33, "64m"), (40, "")):
         browser.run("""for (const [id, value] of [["fits-size", arguments[0]], ["fits-outside", arguments[1]]]) {
             document.getElementById(id).value = value;
             document.getElementById(id).dispatchEvent(new Event("input"));
         }""", place, outside)
         shown = browser.run("return {...document.getElementById('fits').dataset}")
-        device = int(shown["room"]) + int(shown["outside"])
+        device = int(shown["device"])
+        expect("the slider is the device", device, place * devices)
+        expect("what is typed is subtracted from it", int(shown["room"]), max(0, device - int(shown["outside"])) >> 21 << 21)
         printed = subprocess.run([PROGRAM, "report", "--json", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
                                  check=True, capture_output=True, text=True).stdout
-        rows = browser.run("return [...document.querySelectorAll('#fits tbody tr')].map(row => [...row.cells].slice(1, 3).map(cell => cell.textContent))")
-        for said, (verdict, stop) in zip(json.loads(printed)[0]["allocators"], rows, strict=True):
-            expect(f"{said['name']} at {place}", verdict, verdicts[said["finishes"]])
-            if said["finishes"] == "no" and said["name"] != "tarn":
+        rows = browser.run("return [...document.querySelectorAll('#fits tbody tr')].map(row => [...row.cells].filter((_, i) => [1, 2, 4].includes(i))"
+                           ".map(cell => cell.textContent.replace(/\u00a0/g, ' ')))")
+        text = subprocess.run([PROGRAM, "report", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
+                              check=True, capture_output=True, text=True).stdout
+        expect(f"smallest devices at {place}", [row[2] for row in rows], re.findall("smallest device: (.*)$", text, re.M))
+        answer = json.loads(printed)[0]
+        for said, (verdict, stop, _) in zip(answer["allocators"], rows, strict=True):
+            wanted = verdicts[said["finishes"]]
+            if said["finishes"] == "past":
+                wanted += f" the request that failed at event {answer['ended_by']:,}; what follows was not recorded"
+            expect(f"{said['name']} at {place}", verdict, wanted)
+            if said["finishes"] == "no" and said["name"] != "tarn" and not stop.startswith("about "):
                 expect(f"where {said['name']} stops at {place}", stop.replace(",", ""), f"event {said['event']}" if said["event"] is not None else "before the first event")
     browser.filtered()
     expect("the slider in the link", "fits=40" in browser.run("return location.hash"), True)
@@ -603,6 +674,9 @@ def what_if(browser):
     hidden = "return document.getElementById('what-if-section').hidden"
     expect("what if", browser.run(hidden), False)
     slider(browser, file)
+    ended = os.path.join(DATA, "torn.pickle") # with a request that failed
+    browser.open(make_page("ended", "--least", ended))
+    slider(browser, ended)
     browser.open(make_page("quick", file)) # of several streams
     shown = {key: float(value) for key, value in browser.run("return {...document.getElementById('what-if').dataset}").items()}
     expect("what if, quickly", [(shown[f"reserved{i}"] > 0, shown[f"least{i}"]) for i in range(3)], [(True, 0)] * 3)
@@ -713,12 +787,31 @@ def printed(browser):
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def ties(browser):
+    """What lies exactly between two texts is rounded as the program rounds it."""
+    sizes = [3200 << 20, 3328 << 20, 12544 << 20, 12608 << 20, 201 << 29, 203 << 29]
+    events = [{"action": "alloc", "addr": (i + 1) << 40, "size": size, "stream": 0, "user_metadata": f"size{i}", "frames": []} for i, size in enumerate(sizes)]
+    parts = [{"action": "alloc", "addr": (i + 1) << 40, "size": part << 20, "stream": 0, "user_metadata": f"part{part}", "frames": []} for i, part in enumerate((1, 3, 5, 7))]
+    for name, made in (("ties", events), ("parts", parts)):
+        file = os.path.join(OUT, name + ".pickle")
+        with open(file, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [made]}, out)
+        browser.open(make_page(name, "--no-what-if", file))
+        shown = browser.run("""return [...document.querySelectorAll('#groups tbody tr')].map(
+            row => [...row.cells].slice(0, 2).map(cell => cell.textContent.replace('\u00a0', ' ')))""")
+        text = subprocess.run([PROGRAM, "report", "--no-what-if", "--by", "tag", file], check=True, capture_output=True, text=True).stdout
+        expect("sizes and shares", shown, [list(row) for row in re.findall(r"^ *(\S+ \S+) +(\S+ %) +1  (?:size|part)", text, re.M)])
+        expect("groups", len(shown), len(made))
+
+
 def state_only(browser):
     file = os.path.join(DATA, "state-only.pickle")
     browser.open(make_page("state", "--device", "0", file)) # the other one has more
     said = ask(file, "peak")
     expect("allocated in a state", float(browser.run("return document.getElementById('sums').dataset.allocated")),
            float(said["at"]["allocated"]))
+    expect("how a trace is recorded", browser.run("return document.getElementById('no-stacks').checkVisibility() && document.getElementById('no-stacks-line').textContent"),
+           'torch.cuda.memory._record_memory_history(enabled="all", context="all")')
     expect("chart of a state", browser.run("return document.getElementById('timeline-section').hidden"), True)
     browser.screenshot("report-state")
 
@@ -756,9 +849,9 @@ def hostile_texts(browser):
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
-    "open": [several_ranks, viewer, made_by, snapshots_opened],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
+    "open": [several_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],
     "firefox": [in_firefox],
 }

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cat >"$work/make.py" <<'END_OF_PROGRAM'
-import json, pickle, random, subprocess, sys
+import json, pickle, random, re, subprocess, sys
 
 program, work = sys.argv[1:]
 KIB = 1 << 10
@@ -65,7 +65,7 @@ for seed in range(12):
     line = lines[name] + (moved if name != "norm" else 0)
     wanted = "%s at the peak%s%s by %s  train.py:%d%s." % (
         size_text(growth), ", of which " if abs(changes[name]) <= abs(growth) else "; ", size_text(changes[name]), name, line,
-        "" if not more else ", allocated %d time%s %s" % (abs(more), "" if abs(more) == 1 else "s", "more" if more > 0 else "less"))
+        "" if not more else ", allocated %d %s time%s" % (abs(more), "more" if more > 0 else "fewer", "" if abs(more) == 1 else "s"))
     said = json.loads(subprocess.run([program, "diff", "--json", before, after], check=True, capture_output=True).stdout)[0]
     assert said["said"] == wanted, "seed %d:\n%s\n%s" % (seed, said["said"], wanted)
     text = subprocess.run([program, "diff", before, after], check=True, capture_output=True, text=True).stdout
@@ -77,13 +77,46 @@ assert len(checked) >= 6, checked
 same = json.loads(subprocess.run([program, "diff", "--json", before, before], check=True, capture_output=True).stdout)[0]["said"]
 assert same == "Both have %s allocated at the peak." % size_text(one[0])[1:], same
 
-# Two call sites of one function that both moved are not guessed at.
-for name, first in (("two-before", 10), ("two-after", 20)):
-    events = [{"action": "alloc", "addr": i << 22, "size": i << 20, "stream": 0,
-               "frames": [{"name": "load", "filename": "train.py", "line": first + i}]} for i in (1, 2)]
+
+
+def recording(name, sites):
+    """A file with a block of so many MiB at each line of one function."""
+    events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
+               "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
     pickle.dump({"segments": [], "device_traces": [events]}, open("%s/%s.pickle" % (work, name), "wb"))
-said = json.loads(subprocess.run([program, "diff", "--json", work + "/two-before.pickle", work + "/two-after.pickle"], check=True,
-                                 capture_output=True).stdout)[0]
-assert len(said["changes"]["call_site"]) == 4, said["changes"]["call_site"]
+    return "%s/%s.pickle" % (work, name)
+
+
+def changes(before, after):
+    """The name and the sizes of each changed call site, in MiB."""
+    said = json.loads(subprocess.run([program, "diff", "--json", recording("before", before), recording("after", after)], check=True,
+                                     capture_output=True).stdout)[0]
+    return sorted((change["name"], change["before"] >> 20, change["after"] >> 20) for change in said["changes"]["call_site"]
+                  if change["before"] != change["after"])
+
+
+# Several call sites of a function that moved: in the order of their lines, as numbers, where both sides have as many.
+assert changes([(9, 1), (11, 2)], [(99, 1), (101, 2)]) == []
+assert changes([(9, 1), (11, 2)], [(99, 1), (101, 7)]) == [("load  train.py:101", 2, 7)]
+# Otherwise the largest takes the nearest.
+assert changes([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]) == [
+    ("load  train.py:14", 10, 9), ("load  train.py:15", 0, 4), ("load  train.py:16", 30, 29)]
+assert changes([(1, 8), (2, 9), (3, 20)], [(15, 8)]) == [("load  train.py:2", 9, 0), ("load  train.py:3", 20, 0)]
+
+# A long name loses its middle in the sentence, and keeps its file.
+name = "Kernel_" + "x" * 300
+for path, size in (("long-a", 1), ("long-b", 3)):
+    events = [{"action": "alloc", "addr": 1 << 32, "size": size << 20, "stream": 0, "frames": [{"name": name, "filename": "train.py", "line": 7}]}]
+    pickle.dump({"segments": [], "device_traces": [events]}, open("%s/%s.pickle" % (work, path), "wb"))
+said = json.loads(subprocess.run([program, "diff", "--json", work + "/long-a.pickle", work + "/long-b.pickle"], check=True, capture_output=True).stdout)[0]["said"]
+assert re.fullmatch(r"\+2.00 MiB at the peak, of which \+2.00 MiB by Kernel_x+\.\.\.x+  train.py:7\.", said), said
+assert len(said.split(" by ")[1]) == 121, said
+
+# What was not recorded is no 0: a trace without segments, and a state, which has no errors.
+block = {"size": 2 << 20, "requested_size": 2 << 20, "state": "active_allocated", "frames": []}
+segments = [{"device": 0, "address": 1 << 32, "total_size": 2 << 20, "stream": 0, "segment_type": "large", "blocks": [block]}]
+pickle.dump({"segments": segments, "device_traces": []}, open(work + "/state.pickle", "wb"))
+text = subprocess.run([program, "diff", work + "/state.pickle", work + "/long-a.pickle"], check=True, capture_output=True, text=True).stdout
+assert re.search(r"^reserved +2.00 MiB +-$", text, re.M) and re.search(r"^times out of memory +- +0$", text, re.M), text
 END_OF_PROGRAM
 LC_ALL=C python3 "$work/make.py" "$TARN_PROGRAM" "$work"

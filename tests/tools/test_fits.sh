@@ -74,8 +74,35 @@ found = tarn("report", "--json", "--device", "0", "--fits", "4G", work + "/measu
 assert (found["outside"], found["outside_from"], found["room"]) == (500 * MIB, "recording", 3596 * MIB), found
 found = tarn("report", "--json", "--device", "0", "--fits", "4G", data + "/well.pickle")[0]
 assert (found["outside"], found["outside_from"]) == (0, "not known"), found
+
+# A recording that ends with a request that failed: what the program wanted afterwards is not known.
+found = tarn("report", "--json", "--fits", "8G", data + "/torn.pickle")[0]
+events = pickle.load(open(data + "/torn.pickle", "rb"))["device_traces"][0]
+assert [event["action"] for event in events].index("oom") == found["ended_by"], found
+assert {said["finishes"] for said in found["allocators"]} == {"past"}, found
+text = subprocess.run([program, "report", "--fits", "8G", data + "/torn.pickle"], check=True, capture_output=True, text=True).stdout
+assert text.count("  gets past the request that failed at event %s; what follows was not recorded;" % format(found["ended_by"], ",")) == 3, text
+assert "finishes" not in text, text
+assert tarn("report", "--json", "--fits", "8G", data + "/oom.pickle")[0]["ended_by"] is None # it went on
+
+# The memory of the host, which a profile lists, is no device.
+profile = source + "/tests/tools/profiles/trace-cuda.json.zst"
+devices = {device["device"] for device in tarn("report", "--json", profile)}
+assert len(devices) > 1 and {found["device"] for found in tarn("report", "--json", "--fits", "80G", profile)} == devices - {max(devices)}, devices
+
+# The smallest device that the text names is large enough when it is typed in, though it was rounded.
+import re
+for path in (data + "/well.pickle", source + "/tests/tools/recordings/cnn-sgd.pickle.zst"):
+    for outside in ("0", "37M"):
+        command = [program, "report", "--device", "0", "--outside", outside, path, "--fits"]
+        text = subprocess.run([*command, "8G"], check=True, capture_output=True, text=True).stdout
+        sizes = re.findall(r"^  (\S+) .*smallest device: (?:\S+ \S+ to )?(\S+ \S+)$", text, re.M)
+        assert len(sizes) == 3, text
+        for name, size in sizes:
+            said = json.loads(subprocess.run([*command, size, "--json"], check=True, capture_output=True).stdout)[0]
+            assert next(item["finishes"] for item in said["allocators"] if item["name"] == name) == "yes", (path, outside, name, size)
 END_OF_PROGRAM
 python3 "$work/check.py" "$TARN_PROGRAM" "$TARN_SOURCE" "$TARN_TEST_DATA" "$work"
 
 "$TARN_PROGRAM" report --fits 100M "$TARN_TEST_DATA/well.pickle" >"$work/out"
-grep -q '^  native      runs out of memory at event 5, at a request of 60.0 MiB; 1.07 GiB are missing; smallest device: 1.17 GiB$' "$work/out" || fail "$(cat "$work/out")"
+grep -q '^  native      runs out of memory at event 5, at a request of 60.0 MiB; 1.08 GiB are missing; smallest device: 1.18 GiB$' "$work/out" || fail "$(cat "$work/out")"

@@ -84,6 +84,20 @@ json 'a[0]["groups"]["call_site"][0]["name"] == "forward  model.py:39 < main  tr
 
 # The moment of an error that never was is not made up in silence.
 run 0 report --at oom "$data/well.pickle" && says err "^tarn report: $data/well.pickle: device 0 has no out-of-memory error; its end is shown$"
+python3 - "$work/late.pickle" <<'END_OF_PROGRAM'
+import pickle, sys
+events = [{"action": "alloc", "addr": 1 << 30, "size": 1 << 20, "stream": 0, "time_us": 10},
+          {"action": "oom", "size": 1 << 30, "device_free": 0, "stream": 0, "time_us": 2510}]
+pickle.dump({"segments": [], "device_traces": [events]}, open(sys.argv[1], "wb"))
+END_OF_PROGRAM
+# A state says how a trace is recorded.
+run 0 report --device 0 "$data/state-only.pickle" && says out '^  torch.cuda.memory._record_memory_history('
+run 0 report --device 0 "$data/well.pickle" && lacks out '_record_memory_history'
+# A timeline shows no errors.
+run 0 report --device 0 "$TARN_SOURCE/tests/tools/profiles/timeline-cuda.json.zst" && says out '^Out-of-memory errors are not recorded: at most ' && lacks out 'never runs out'
+# The time of an error is its own.
+run 0 report "$work/late.pickle" && says out '^  requested .*  at event 1, 2\.50 ms$'
+run 0 report --json "$work/late.pickle" && json 'a[0]["out_of_memory"][0]["time_us"] == 2500 and a[0]["out_of_memory"][0]["state"]["time_us"] == 0'
 run 0 report --json --at oom "$data/oom.pickle" && silent err && json 'a[0]["at"]["event"] == a[0]["out_of_memory"][-1]["state"]["event"]'
 run 0 diff --json --at oom "$data/oom.pickle" "$data/well.pickle" && says err '^tarn diff: .*well.pickle: device 0 has no'
 run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times, the last of them:$'
@@ -135,7 +149,7 @@ run 0 report --json "$data/well.pickle" && json 'a[0]["advice"] == []'
 # Out-of-memory errors, the last ones, a fact a line; what is asked for stands first.
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle" && says out '^Out of memory 1 time$'
 diff -u - <(sed -n '/^Out of memory/,$p' "$work/out" | tail -n +2) >&2 <<'END' || fail "the error looks otherwise"
-  requested        291 MiB  at event 1,401, 72.5 ms
+  requested        291 MiB  at event 1,401, 72.6 ms
   by             step_26  model_5.py:88
   from           thread 1 main
   allocated       1.39 GiB  in 121 blocks

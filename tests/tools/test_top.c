@@ -6,6 +6,7 @@
  * width. */
 #include "support/host.h"
 #include "top/top.h"
+#include "top/top_text.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -419,6 +420,28 @@ static void what_is_cut_is_marked(void **state)
 }
 
 /* The newest reading is on the right, the highest on top, and no more is kept than has room. */
+/* A long name gives way before a column of figures does. */
+static void names_are_shortened_before_figures_go(void **state)
+{
+    (void)state;
+    static const struct top_column columns[] = {
+        {"PROCESS", SCOLS_FL_RIGHT}, {"NAME", 0}, {"RESERVED", SCOLS_FL_RIGHT}};
+    char name[121] = "";
+    memset(name, 'n', sizeof name - 1);
+    struct top_look look = {.width = 40};
+    struct top_frame frame = {0};
+    struct libscols_table *table = top_table_begin(columns, 3);
+    top_table_row(&frame, table, (const char *const[]){"4711", name, "12.0 GiB"}, 3);
+    top_table_row(&frame, table, (const char *const[]){"4712", "short", "13.0 GiB"}, 3);
+    top_table_end(&frame, &look, table, 0);
+    CHECK(!frame.failed && strstr(frame.text, "RESERVED") && strstr(frame.text, "12.0 GiB"));
+    CHECK(strstr(frame.text, "nnn>") && strstr(frame.text, "4712  short "));
+    CHECK(!strstr(frame.text, "no room"));
+    for (const char *line = frame.text; *line; line += strcspn(line, "\n") + 1)
+        CHECK(strcspn(line, "\n") <= 40);
+    top_frame_finish(&frame);
+}
+
 static void a_graph_has_a_column_a_reading(void **state)
 {
     (void)state;
@@ -498,6 +521,7 @@ int main(void)
         cmocka_unit_test(fragmentation_is_what_the_longest_piece_is_not),
         cmocka_unit_test(lines_fit_into_any_width_and_tables_into_any_height),
         cmocka_unit_test(what_is_cut_is_marked),
+        cmocka_unit_test(names_are_shortened_before_figures_go),
         cmocka_unit_test(a_graph_has_a_column_a_reading),
         cmocka_unit_test(rubbish_is_shown_as_rubbish),
     };

@@ -28,6 +28,23 @@ static void bytes_times_and_counts_are_written(void **state)
     assert_string_equal(units_count(UINT64_MAX).text, "18,446,744,073,709,551,615");
 }
 
+/* What is rounded up is enough when it is read again, and never more than a last digit too much. */
+static void sizes_that_are_enough_are_rounded_up(void **state)
+{
+    (void)state;
+    assert_string_equal(units_bytes_up(0).text, "0 B");
+    assert_string_equal(units_bytes_up(999).text, "999 B");
+    assert_string_equal(units_bytes_up(1536).text, "1.50 KiB");
+    assert_string_equal(units_bytes_up(1537).text, "1.51 KiB");
+    assert_string_equal(units_bytes_up(((uint64_t)999 << 20) + 1).text, "0.98 GiB");
+    assert_string_equal(units_bytes_up(((uint64_t)80 << 30) + 1).text, "80.1 GiB");
+    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 46; bytes += bytes / 37 + 1) {
+        uint64_t read = 0;
+        assert_true(units_parse_bytes(units_bytes_up(bytes).text, &read));
+        assert_true(read >= bytes && read - bytes <= bytes / 99);
+    }
+}
+
 static void sizes_are_read(void **state)
 {
     (void)state;
@@ -92,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_times_and_counts_are_written),
+        cmocka_unit_test(sizes_that_are_enough_are_rounded_up),
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(times_are_read),
         cmocka_unit_test(numbers_are_read),

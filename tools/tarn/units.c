@@ -27,6 +27,21 @@ struct units_text units_bytes(uint64_t bytes)
     return text;
 }
 
+struct units_text units_bytes_up(uint64_t bytes)
+{
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct units_text text = {""};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value > 999 && unit + 1 < sizeof names / sizeof *names; unit++)
+        value /= 1024;
+    int digits = !unit ? 0 : value <= 9.99 ? 2 : value <= 99.9 ? 1 : 0;
+    double scale = digits == 2 ? 100 : digits == 1 ? 10 : 1;
+    snprintf(text.text, sizeof text.text, "%.*f %s", digits, ceil(value * scale) / scale,
+             names[unit]);
+    return text;
+}
+
 struct units_text units_time(uint64_t ns)
 {
     static const char *const names[] = {"ns", "us", "ms", "s"};

@@ -15,6 +15,8 @@ struct units_text {
 
 /* 1536 -> "1.50 KiB"; always three significant digits, except for bytes. */
 struct units_text units_bytes(uint64_t bytes);
+/* The same, rounded up, for a size that is enough: read again it is not below `bytes`. */
+struct units_text units_bytes_up(uint64_t bytes);
 /* 1500000 -> "1.50 ms". */
 struct units_text units_time(uint64_t ns);
 /* 19936 -> "19,936". */

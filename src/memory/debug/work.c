@@ -109,9 +109,10 @@ static void report_zone(const struct debug_block *block, const struct difference
     debug_append(&text, "written %s: ", behind ? "behind its end" : "before its start");
     debug_describe(&text, &facts);
     debug_append(&text,
-                 "; the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the "
-                 "first is 0x%02X",
-                 wrong->count, distance, behind ? "behind" : "before", wrong->value);
+                 "; the red zone has %zu wrong byte%s, the nearest %zu byte%s %s the block; "
+                 "the first is 0x%02X",
+                 wrong->count, wrong->count == 1 ? "" : "s", distance, distance == 1 ? "" : "s",
+                 behind ? "behind" : "before", wrong->value);
     debug_append_sites(&text, &facts);
     debug_report(&report, &text);
 }

@@ -249,7 +249,7 @@ static void say_least(struct advice *advice, const struct analysis *analysis,
     say(advice, " In a replay, all of it with what failed fits on a device of ");
     for (size_t i = 0, said = 0; i < sizeof runs / sizeof *runs; i++)
         if (runs[i].least)
-            say(advice, "%s%s with %s", said++ ? ", of " : "", units_bytes(runs[i].least).text,
+            say(advice, "%s%s with %s", said++ ? ", of " : "", units_bytes_up(runs[i].least).text,
                 runs[i].name);
     say(advice, ". The device had %s at least%s", units_bytes(had).text,
         replay->tarn.least <= had ? ", so tarn serves it there."

@@ -130,15 +130,38 @@ bool analysis_begins_late(const struct analysis *analysis);
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,
                      struct analysis_state *states);
 
+/* Whether a recording can show out-of-memory errors: a state and a timeline cannot. */
+static inline bool analysis_shows_ooms(const struct analysis *analysis)
+{
+    return analysis->has_trace && !analysis->snapshot->timeline;
+}
+
 /* The moment of an error; `place` is its index in `ooms`. */
 static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size_t place)
 {
     uint32_t event = analysis->ooms[place].event;
     return event < analysis->event_count ? event : analysis->event_count;
 }
+/* The moment after an error, whose time is that of the error. */
+static inline uint32_t analysis_oom_after(const struct analysis *analysis,
+                                          const struct analysis_oom *oom)
+{
+    return oom->event < analysis->event_count ? oom->event + 1 : analysis->event_count;
+}
 /* The states at all errors, found in one walk, since a program may have many. The caller frees it.
  * NULL if memory is short. */
 struct analysis_state *analysis_oom_states(const struct analysis *analysis);
+
+/* The event of the error that the recording ends with: nothing was allocated after it, so what the
+ * program wanted then is not known. ANALYSIS_NEVER if the recording ends otherwise. */
+static inline uint32_t analysis_ended_by(const struct analysis *analysis)
+{
+    if (!analysis->oom_count)
+        return ANALYSIS_NEVER;
+    uint32_t event = analysis->ooms[analysis->oom_count - 1].event;
+    bool more = analysis->block_count && analysis->blocks[analysis->block_count - 1].begin > event;
+    return more ? ANALYSIS_NEVER : event;
+}
 
 /* The extremes of a range of moments [from, to). */
 struct analysis_span {

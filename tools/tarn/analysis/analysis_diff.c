@@ -70,19 +70,86 @@ static void drop_lines(const char *label, char *plain)
 /* A call site that only one side has. */
 struct orphan {
     char plain[sizeof((struct analysis_change *)0)->label];
-    size_t place; /* index in the changes */
-    bool after;   /* the later side has it */
+    struct analysis_change *change;
+    bool after; /* the later side has it */
+    bool taken; /* one of the other side was found for it */
 };
 
+/* By function and file, then by side, then by line. */
 static int compare_orphans(const void *left, const void *right)
 {
     const struct orphan *a = left, *b = right;
     int order = strcmp(a->plain, b->plain);
-    return order ? order : (int)a->after - (int)b->after;
+    if (order == 0)
+        order = (int)a->after - (int)b->after;
+    return order ? order : strverscmp(a->change->label, b->change->label);
 }
 
-/* Matches call sites that an edit moved, if exactly one of each side can be meant. Returns how many
- * changes remain, or SIZE_MAX if memory is short. */
+/* Makes one change of two orphans: that of the later side. */
+static void match(struct orphan *one, struct orphan *two)
+{
+    struct analysis_change *old = one->after ? two->change : one->change,
+                           *new = one->after ? one->change : two->change;
+    memcpy(new->before_label, old->label, sizeof old->label);
+    join(new, old);
+    *old = (struct analysis_change){.label = ""};
+    one->taken = two->taken = true;
+}
+
+/* One of the two is 0, as only one side has it. */
+static uint64_t bytes_of(const struct orphan *orphan)
+{
+    return orphan->change->before + orphan->change->after;
+}
+
+/* The first orphan that is not taken and has the most bytes. */
+static struct orphan *largest(struct orphan *orphans, size_t count)
+{
+    struct orphan *found = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!orphans[i].taken && (!found || bytes_of(&orphans[i]) > bytes_of(found)))
+            found = &orphans[i];
+    return found;
+}
+
+/* The first orphan that is not taken and whose bytes are nearest. */
+static struct orphan *nearest(struct orphan *orphans, size_t count, uint64_t bytes)
+{
+    struct orphan *found = NULL;
+    uint64_t least = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t own = bytes_of(&orphans[i]), far = own > bytes ? own - bytes : bytes - own;
+        if (orphans[i].taken || (found && far >= least))
+            continue;
+        found = &orphans[i];
+        least = far;
+    }
+    return found;
+}
+
+/* Matches the orphans of a function in a file. If both sides have as many, an edit has most likely
+ * moved them together, so their order is the same. Otherwise those of the side with fewer take the
+ * nearest by bytes, the largest first. */
+static void match_function(struct orphan *before, size_t before_count, struct orphan *after,
+                           size_t after_count)
+{
+    if (before_count == after_count) {
+        for (size_t i = 0; i < before_count; i++)
+            match(&before[i], &after[i]);
+        return;
+    }
+    bool fewer = before_count < after_count;
+    struct orphan *few = fewer ? before : after, *many = fewer ? after : before;
+    size_t few_count = fewer ? before_count : after_count,
+           many_count = fewer ? after_count : before_count;
+    for (size_t i = 0; i < few_count; i++) {
+        struct orphan *one = largest(few, few_count);
+        match(one, nearest(many, many_count, bytes_of(one)));
+    }
+}
+
+/* Matches call sites that an edit moved. Returns how many changes remain, or SIZE_MAX if memory is
+ * short. */
 static size_t match_moved(struct analysis_change *changes, size_t count)
 {
     struct orphan *orphans = malloc((count + 1) * sizeof *orphans);
@@ -91,22 +158,20 @@ static size_t match_moved(struct analysis_change *changes, size_t count)
         return SIZE_MAX;
     for (size_t i = 0; i < count; i++)
         if (!changes[i].blocks_before != !changes[i].blocks_after) {
-            orphans[found].place = i;
-            orphans[found].after = changes[i].blocks_after != 0;
+            orphans[found] =
+                (struct orphan){.change = &changes[i], .after = changes[i].blocks_after != 0};
             drop_lines(changes[i].label, orphans[found++].plain);
         }
     if (found)
         qsort(orphans, found, sizeof *orphans, compare_orphans);
-    for (size_t i = 0, end; i < found; i = end) {
-        for (end = i + 1; end < found && strcmp(orphans[end].plain, orphans[i].plain) == 0;)
+    for (size_t i = 0, middle, end; i < found; i = end) {
+        for (middle = i; middle < found && !orphans[middle].after &&
+                         strcmp(orphans[middle].plain, orphans[i].plain) == 0;)
+            middle++;
+        for (end = middle; end < found && orphans[end].after &&
+                           strcmp(orphans[end].plain, orphans[i].plain) == 0;)
             end++;
-        if (end - i != 2 || orphans[i].after == orphans[i + 1].after)
-            continue;
-        struct analysis_change *old = &changes[orphans[i].place],
-                               *new = &changes[orphans[i + 1].place];
-        memcpy(new->before_label, old->label, sizeof old->label);
-        join(new, old);
-        *old = (struct analysis_change){.label = ""};
+        match_function(&orphans[i], middle - i, &orphans[middle], end - middle);
     }
     for (size_t i = 0; i < count; i++)
         if (changes[i].blocks_before || changes[i].blocks_after)
@@ -219,6 +284,30 @@ static const char *preposition(const char *label)
     return strncmp(label, "no ", 3) == 0 ? "with " : strncmp(label, "from ", 5) == 0 ? "" : "by ";
 }
 
+#define SAID_LENGTH 120 /* characters of a label in the sentence */
+
+/* Cuts a label in its middle, so that it keeps the beginning of the function and the file. */
+static const char *shorten(const char *label, char *text, size_t size)
+{
+    size_t count = 0, number = 0, used = 0;
+    const size_t head = (SAID_LENGTH - 3) / 2, tail = SAID_LENGTH - 3 - head;
+    for (const char *at = label; *at; at++)
+        count += ((unsigned char)*at & 0xc0) != 0x80;
+    if (count <= SAID_LENGTH)
+        return label;
+    for (const char *at = label; *at && used + 4 < size; at++) {
+        bool starts = ((unsigned char)*at & 0xc0) != 0x80;
+        if (starts && number++ == head) {
+            memcpy(text + used, "...", 3);
+            used += 3;
+        }
+        if (number <= head || number > count - tail)
+            text[used++] = *at;
+    }
+    text[used] = '\0';
+    return text;
+}
+
 bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
                        const struct analysis *after, uint32_t after_moment, enum analysis_by by,
                        const char *moment, char *text, size_t size)
@@ -238,17 +327,17 @@ bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
         snprintf(text, size, "%s at %s.", growth(one, two).text, moment);
     } else {
         uint64_t all = two > one ? two - one : one - two;
-        char often[64] = "";
+        char often[64] = "", label[4 * SAID_LENGTH + 4];
         done = count_times(before, by, cause->before_label, &times[0]) &&
                count_times(after, by, cause->label, &times[1]);
         uint64_t more = times[1] > times[0] ? times[1] - times[0] : times[0] - times[1];
         if (more && before->has_trace && after->has_trace)
-            snprintf(often, sizeof often, ", allocated %s time%s %s", units_count(more).text,
-                     more == 1 ? "" : "s", times[1] > times[0] ? "more" : "less");
+            snprintf(often, sizeof often, ", allocated %s %s time%s", units_count(more).text,
+                     times[1] > times[0] ? "more" : "fewer", more == 1 ? "" : "s");
         snprintf(text, size, "%s at %s%s%s %s%s%s.", growth(one, two).text, moment,
                  moved(cause) <= all ? ", of which " : "; ",
-                 growth(cause->before, cause->after).text, preposition(cause->label), cause->label,
-                 often);
+                 growth(cause->before, cause->after).text, preposition(cause->label),
+                 shorten(cause->label, label, sizeof label), often);
     }
     free(changes);
     return done;

@@ -270,6 +270,7 @@ bool profile_timeline_read(struct profile *profile)
     done = done && (snapshot->traces || profile_no_memory(profile));
     if (done) {
         snapshot->trace_count = 1;
+        snapshot->timeline = true;
         snapshot->traces[0] = (struct snapshot_trace){.events = snapshot->events,
                                                       .event_count = snapshot->event_count};
         /* What was there before has the time of the first change */

@@ -233,6 +233,7 @@ struct snapshot {
     struct snapshot_tarn tarn;
     bool rmm;          /* it is an RMM log */
     bool profile;      /* it is of PyTorch's profiler, without segments (profile_json.h) */
+    bool timeline;     /* it is a memory timeline of it, which shows no out-of-memory errors */
     int host_device;   /* the device whose memory is the host's, + 1; 0: there is none */
     size_t lost_lines; /* of such a log: 1 where its last line is cut off */
     bool of_driver;    /* it is of `tarn run`: each block is a segment, which the program's own call

@@ -339,8 +339,13 @@ static bool search_devices(struct arguments *arguments, struct workload *workloa
 
 static void line(const char *label, uint64_t bytes, uint64_t bound)
 {
+    printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text, (double)bytes / (double)bound);
+}
+
+static void line_device(const char *label, uint64_t bytes, uint64_t bound)
+{
     if (bytes)
-        printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text,
+        printf("  %-44s %12s  %.4f\n", label, units_bytes_up(bytes).text,
                (double)bytes / (double)bound);
     else
         printf("  %-44s %12s\n", label, "not known");
@@ -399,7 +404,7 @@ static void print_verdict(const struct findings *findings)
 {
     if (findings->planned && findings->tarn)
         printf("a device of %s is enough with the plan, one of %s without\n",
-               units_bytes(findings->planned).text, units_bytes(findings->tarn).text);
+               units_bytes_up(findings->planned).text, units_bytes_up(findings->tarn).text);
     else
         printf("with the plan at most %s are reserved, for at most %s requested\n",
                units_bytes(findings->replay.peak_reserved).text,
@@ -432,9 +437,9 @@ static void print_table(const struct arguments *arguments, const struct workload
     for (uint32_t i = 0; i < draft->count && draft->count > 1; i++)
         print_arena(&draft->arenas[i], bound);
     line("reserved with the plan", findings->replay.peak_reserved, bound);
-    line("smallest device, with the plan", findings->planned, bound);
-    line("smallest device, without", findings->tarn, bound);
-    line("smallest device, PyTorch's policy", findings->pytorch, bound);
+    line_device("smallest device, with the plan", findings->planned, bound);
+    line_device("smallest device, without", findings->tarn, bound);
+    line_device("smallest device, PyTorch's policy", findings->pytorch, bound);
     if (findings->without && findings->replay.peak_reserved > findings->without)
         printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
                units_bytes(findings->without).text);

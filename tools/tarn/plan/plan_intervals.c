@@ -148,8 +148,8 @@ static bool print_table(const struct instance *instance)
 {
     const struct packing_result *result = &instance->result;
     const char *path = instance->options->path, *slash = strrchr(path, '/');
-    printf("%s: %s blocks\n", slash ? slash + 1 : path,
-           units_count(instance->intervals.count).text);
+    printf("%s: %s block%s\n", slash ? slash + 1 : path,
+           units_count(instance->intervals.count).text, instance->intervals.count == 1 ? "" : "s");
     printf("  height      %22s  %.4f of the bound%s\n", units_count(result->height).text,
            (double)result->height / (double)result->bound,
            result->height <= result->proved ? "; no placement is lower" : "");

@@ -152,8 +152,8 @@ static void card_memory(struct table_draft *draft, const struct replay_result *r
     for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++) {
         bytes[policy] = taken_by(result, policy).reserved;
         reserved[policy] = units_bytes(bytes[policy]);
-        devices[policy] =
-            result->least[policy] ? units_bytes(result->least[policy]) : (struct units_text){"-"};
+        devices[policy] = result->least[policy] ? units_bytes_up(result->least[policy])
+                                                : (struct units_text){"-"};
     }
     card_row_of_one(draft, "peak requested", units_bytes(result->peak_requested));
     card_row_of_one(draft, "peak active", units_bytes(result->peak_active));
@@ -247,8 +247,9 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  repetitions: %s; the peaks are over all of them\n",
                 units_count(repetitions).text);
     if (result->initial_blocks)
-        fprintf(out, "  %s blocks were alive before the trace\n",
-                units_count(result->initial_blocks).text);
+        fprintf(out, "  %s block%s alive before the trace\n",
+                units_count(result->initial_blocks).text,
+                result->initial_blocks == 1 ? " was" : "s were");
     if (result->late_frees)
         fprintf(out, "  late frees: %s, each used by %s stream until it was completed\n",
                 units_count(result->late_frees).text, result->has_order ? "another" : "a helper");
@@ -582,7 +583,7 @@ static void compare_row(struct table_draft *draft, const struct replay_file *run
 {
     const char *name = run->options->what_if ? run->options->what_if : "as it is";
     uint64_t device = result ? result->least[run->options->policy] : 0;
-    struct units_text least = device ? units_bytes(device) : (struct units_text){"-"};
+    struct units_text least = device ? units_bytes_up(device) : (struct units_text){"-"};
     if (!result || result->error[0] || replay_lack(result)) {
         table_row(draft,
                   (const char *const[COMPARE_COLUMNS]){name,

@@ -5,6 +5,7 @@
 #include "top/top_text.h"
 
 #include <libsmartcols.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,11 @@ void top_put(struct top_frame *frame, const char *text, size_t length)
     frame->text[frame->length] = '\0';
 }
 
-/* The bytes of a line that fill at most `width` columns. */
-static size_t fit(const char *line, size_t length, int width)
+/* The bytes of a line that fill at most `width` columns, and how many they fill. */
+static size_t measure(const char *line, size_t length, int width, int *filled)
 {
     mbstate_t state = {0};
-    int columns = 0;
+    *filled = 0;
     for (size_t at = 0; at < length;) {
         wchar_t letter;
         size_t bytes = mbrtowc(&letter, line + at, length - at, &state);
@@ -47,13 +48,26 @@ static size_t fit(const char *line, size_t length, int width)
             letter = L'?';
             bytes = 1;
         }
-        int wide = wcwidth(letter);
-        columns += wide > 0 ? wide : 0;
-        if (columns > width)
+        int wide = wcwidth(letter) > 0 ? wcwidth(letter) : 0;
+        if (*filled + wide > width)
             return at;
+        *filled += wide;
         at += bytes;
     }
     return length;
+}
+
+static size_t fit(const char *line, size_t length, int width)
+{
+    int filled;
+    return measure(line, length, width, &filled);
+}
+
+static int columns_of(const char *line, size_t length)
+{
+    int filled;
+    (void)measure(line, length, INT_MAX / 2, &filled);
+    return filled;
 }
 
 static void top_put_line(struct top_frame *frame, const struct top_look *look, const char *line,
@@ -111,28 +125,79 @@ void top_table_row(struct top_frame *frame, struct libscols_table *table, const 
         frame->failed = scols_line_set_data(line, i, cells[i]) != 0;
 }
 
-static bool is_too_wide(const char *text, int width)
+/* The columns of the widest line, without the blanks at its end. */
+static int width_of(const char *text)
 {
-    bool wide = false;
-    for (const char *line = text; *line && !wide; line += line[strcspn(line, "\n")] == '\n') {
+    int widest = 0;
+    for (const char *line = text; *line; line += line[strcspn(line, "\n")] == '\n') {
         size_t length = strcspn(line, "\n"), shown = length;
         while (shown && line[shown - 1] == ' ')
             shown--;
-        wide = fit(line, shown, width) < shown;
+        int own = columns_of(line, shown);
+        widest = own > widest ? own : widest;
         line += length;
     }
-    return wide;
+    return widest;
 }
 
-/* The text of a table, for the caller to free. Columns without room are hidden from the right, and
- * `hidden` gets their names. The first column stays. */
-static char *print_table(struct libscols_table *table, int width, char *hidden, size_t size)
+#define NAME_LEAST 8 /* columns that a name keeps */
+
+/* Cuts a cell to `most` columns. False if memory is short. */
+static bool shorten(struct libscols_line *line, size_t column, int most, bool utf8)
+{
+    const char *name = scols_cell_get_data(scols_line_get_cell(line, column));
+    if (!name || columns_of(name, strlen(name)) <= most)
+        return true;
+    size_t kept = fit(name, strlen(name), most - 1), size = kept + sizeof "\u2026";
+    char *text = malloc(size);
+    if (text)
+        snprintf(text, size, "%.*s%s", (int)kept, name, utf8 ? "\u2026" : ">");
+    bool done = text && scols_line_set_data(line, column, text) == 0;
+    free(text);
+    return done;
+}
+
+/* Shortens the names of a table that is `excess` columns too wide: figures say more than the end of
+ * a name. False if memory is short. */
+static bool shorten_names(struct libscols_table *table, int excess, bool utf8)
+{
+    size_t lines = scols_table_get_nlines(table), column = 0;
+    for (; column < scols_table_get_ncols(table); column++)
+        if (strcmp(
+                scols_cell_get_data(scols_column_get_header(scols_table_get_column(table, column))),
+                "NAME") == 0)
+            break;
+    bool done = true;
+    int longest = 0;
+    for (size_t i = 0; i < lines && column < scols_table_get_ncols(table); i++) {
+        const char *name =
+            scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table, i), column));
+        int own = name ? columns_of(name, strlen(name)) : 0;
+        longest = own > longest ? own : longest;
+    }
+    const int most = longest - excess > NAME_LEAST ? longest - excess : NAME_LEAST;
+    for (size_t i = 0; i < lines && done && longest > most; i++)
+        done = shorten(scols_table_get_line(table, i), column, most, utf8);
+    return done;
+}
+
+/* The text of a table, for the caller to free. If it is too wide, names are shortened first. Then
+ * columns without room are hidden from the right, and `hidden` gets their names. The first column
+ * stays. */
+static char *print_table(struct libscols_table *table, int width, bool utf8, char *hidden,
+                         size_t size)
 {
     char *text = NULL;
     hidden[0] = '\0';
     bool done = table && scols_print_table_to_string(table, &text) == 0;
+    if (done && width && width_of(text) > width) {
+        done = shorten_names(table, width_of(text) - width, utf8);
+        free(text);
+        text = NULL;
+        done = done && scols_print_table_to_string(table, &text) == 0;
+    }
     for (size_t last = table ? scols_table_get_ncols(table) : 0;
-         done && width && last-- > 1 && is_too_wide(text, width);) {
+         done && width && last-- > 1 && width_of(text) > width;) {
         struct libscols_column *column = scols_table_get_column(table, last);
         const char *name = scols_cell_get_data(scols_column_get_header(column));
         size_t used = strlen(hidden), length = strlen(name);
@@ -175,7 +240,7 @@ void top_table_end(struct top_frame *frame, const struct top_look *look,
                    struct libscols_table *table, size_t left_out)
 {
     char hidden[256];
-    char *text = print_table(table, look->width, hidden, sizeof hidden);
+    char *text = print_table(table, look->width, look->utf8, hidden, sizeof hidden);
     frame->failed |= !text;
     bool first = true;
     for (const char *line = text; !frame->failed && line && *line; first = false) {

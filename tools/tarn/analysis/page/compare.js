@@ -8,20 +8,23 @@ const COMPARED_COLUMNS = 400;
 
 function showComparison(before, after, by) {
     const states = [before, after].map(model => model.stateAt(model.device.peak));
-    const sums = [["allocated at the peak", "allocated"], ["reserved then", "reserved"], ["free in reserved", "free"],
-        ["largest hole", "largest"], ["waiting", "waiting"]].map(([name, key]) => [name, states[0][key], states[1][key]]);
-    sums.push(["peak reserved", before.device.states.peakReserved.reserved, after.device.states.peakReserved.reserved]);
+    // A file may have a trace and no segments: what was not recorded has no size.
+    const recorded = state => state.reserved || !state.allocated, reservedOf = key => states.map(state => recorded(state) ? state[key] : null);
+    const sums = [["allocated at the peak", ...states.map(state => state.allocated)], ["reserved then", ...reservedOf("reserved")],
+        ["free in reserved", ...reservedOf("free")], ["largest hole", ...reservedOf("largest")], ["waiting", ...states.map(state => state.waiting)],
+        ["peak reserved", ...[before, after].map(({device: {states: {peakReserved}}}) => recorded(peakReserved) ? peakReserved.reserved : null)]];
+    const bytes = size => size === null ? "not recorded" : formatBytes(size);
     const [a, b] = [before, after].map((model, i) => "AB"[i] + ": " + model.file.name);
     byId("compare-title").textContent = before.file.name + " and " + after.file.name;
     byId("name-a").textContent = a;
     byId("name-b").textContent = b;
     const number = name => ({name, number: true});
-    const rows = sums.map(([name, a, b]) => [name, formatBytes(a), formatBytes(b), formatGrowth(b - a)]);
+    const rows = sums.map(([name, a, b]) => [name, bytes(a), bytes(b), a === null || b === null ? "\u2013" : formatGrowth(b - a)]);
     rows.push(["blocks", formatCount(states[0].blocks), formatCount(states[1].blocks), ""],
-        ["free share of reserved", formatShare(states[0].free, states[0].reserved), formatShare(states[1].free, states[1].reserved), ""],
-        ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
+        ["free share of reserved", ...states.map(state => recorded(state) ? formatShare(state.free, state.reserved) : "not recorded"), ""],
+        ["out of memory", ...[before, after].map(({device}) => device.showsOoms ? plural(device.ooms.length, "time") : "not recorded"), ""]);
     const changes = compareGroups(before, after, by);
-    byId("compare-said").textContent = sayComparison(before, after, by, changes, states[1].allocated - states[0].allocated);
+    byId("compare-said").textContent = sayComparison(before, after, by, changes);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
     replaceContent("compare-tables",
         makeTable("At the peak", [{name: ""}, number("A"), number("B"), number("growth")], rows),
@@ -34,17 +37,24 @@ function showComparison(before, after, by) {
 }
 
 // How the peak changed, and the group that has most of it: the sentence of `tarn diff` (analysis_diff.c).
-function sayComparison(before, after, by, changes, all) {
+function sayComparison(before, after, by, changes = compareGroups(before, after, by)) {
+    const [own, other] = [before, after].map(model => model.stateAt(model.device.peak).allocated), all = other - own;
     if (!all)
-        return "Both have " + formatBytes(before.stateAt(before.device.peak).allocated) + " allocated at the peak.";
+        return "Both have " + formatBytes(own) + " allocated at the peak.";
     const cause = changes.find(change => Math.sign(change.after - change.before) === Math.sign(all)), text = formatGrowth(all) + " at the peak";
     if (!cause)
         return text + ".";
     const growth = cause.after - cause.before, label = cause.label, traced = before.device.hasTrace && after.device.hasTrace;
     const more = traced ? countAllocations(after, by, label) - countAllocations(before, by, cause.beforeLabel) : 0;
     return text + (Math.abs(growth) <= Math.abs(all) ? ", of which " : "; ") + formatGrowth(growth) + " " +
-        (label.startsWith("no ") ? "with " : label.startsWith("from ") ? "" : "by ") + label +
-        (more ? ", allocated " + plural(Math.abs(more), "time") + (more > 0 ? " more" : " less") : "") + ".";
+        (label.startsWith("no ") ? "with " : label.startsWith("from ") ? "" : "by ") + shortenLabel(label) +
+        (more ? ", allocated " + formatCount(Math.abs(more)) + (more > 0 ? " more time" : " fewer time") + (Math.abs(more) === 1 ? "" : "s") : "") + ".";
+}
+
+// A label of at most 120 characters: what is longer loses its middle, so that it keeps its file.
+function shortenLabel(label) {
+    const letters = [...label], head = 58, tail = 59;
+    return letters.length <= head + tail + 3 ? label : letters.slice(0, head).join("") + "..." + letters.slice(-tail).join("");
 }
 
 // How often a group was allocated in a trace.
@@ -74,21 +84,43 @@ function compareGroups(before, after, by) {
         .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.label < b.label ? -1 : 1));
 }
 
-// A call site that an edit above it moved: where one of each side alone has the same functions and files.
+// The lines of a call site and its callers, in this order.
+const linesOf = change => [...change.label.matchAll(/:([0-9]+)(?= |$)/g)].map(found => Number(found[1]));
+
+function compareLines(a, b) {
+    const one = linesOf(a), two = linesOf(b), place = one.findIndex((line, i) => line !== two[i]);
+    return place < 0 ? one.length - two.length : one[place] - (two[place] || 0);
+}
+
+// Of a function in a file, the call sites that only one side has, as pairs: in the order of their lines if both sides have as many, otherwise
+// those of the side with fewer take the nearest by bytes, the largest first (analysis_diff.c).
+function pairMoved(before, after) {
+    before.sort(compareLines);
+    after.sort(compareLines);
+    if (before.length === after.length)
+        return before.map((old, i) => [old, after[i]]);
+    const bytes = change => change.before + change.after, fewer = before.length < after.length, many = fewer ? after : before;
+    return [...fewer ? before : after].sort((a, b) => bytes(b) - bytes(a)).map(one => {
+        const far = many.map(other => Math.abs(bytes(other) - bytes(one))), [other] = many.splice(far.indexOf(Math.min(...far)), 1);
+        return fewer ? [one, other] : [other, one];
+    });
+}
+
+// Call sites that an edit above them moved: what only one side has, and has the same functions and files.
 function matchMoved(changes) {
-    const plain = new Map();
+    const functions = new Map();
     for (const change of changes.values())
         if (change.sides.size === 1) {
             const key = change.label.replace(/:[0-9]+(?= |$)/g, "");
-            plain.set(key, [...(plain.get(key) || []), change]);
+            if (!functions.has(key))
+                functions.set(key, {before: [], after: []});
+            functions.get(key)[change.sides.has("before") ? "before" : "after"].push(change);
         }
-    for (const pair of plain.values()) {
-        if (pair.length !== 2 || pair[0].sides.has("before") === pair[1].sides.has("before"))
-            continue;
-        const [old, moved] = pair[0].sides.has("before") ? pair : [pair[1], pair[0]];
-        Object.assign(moved, {before: old.before, beforeLabel: old.label});
-        changes.delete(old.label);
-    }
+    for (const {before, after} of functions.values())
+        for (const [old, moved] of pairMoved(before, after)) {
+            Object.assign(moved, {before: old.before, beforeLabel: old.label});
+            changes.delete(old.label);
+        }
 }
 
 // A line for each model, from the beginning of its trace to its end: {model, kind}, of which the last is on top.

@@ -5,9 +5,16 @@
 
 const NEVER = 0xffffffff;
 
+// Rounds as printf() does, so that a page and a text agree: a value exactly between two goes to the even digit. toFixed() takes the larger.
+// In binary such a value ends exactly one bit behind the last digit's power of two.
+function fixed(value, digits) {
+    const scale = 10 ** digits, tie = Math.abs(value * 2 ** (digits + 1)) % 2 === 1;
+    return (tie ? 2 * Math.round(value * scale / 2) / scale : value).toFixed(digits);
+}
+
 function significant(value) {
     const size = Math.abs(value);
-    return value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+    return fixed(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
 function formatBytes(bytes) {
@@ -17,6 +24,16 @@ function formatBytes(bytes) {
     for (; value >= 999.5 && unit + 1 < units.length; unit++)
         value /= 1024;
     return sign + (unit ? significant(value) : Math.round(value)) + "\u00a0" + units[unit];
+}
+
+// The same, rounded up: for a size that is enough.
+function formatBytesUp(bytes) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let value = bytes, unit = 0;
+    for (; value > 999 && unit + 1 < units.length; unit++)
+        value /= 1024;
+    const digits = !unit ? 0 : value <= 9.99 ? 2 : value <= 99.9 ? 1 : 0, scale = 10 ** digits;
+    return (Math.ceil(value * scale) / scale).toFixed(digits) + "\u00a0" + units[unit];
 }
 
 function formatGrowth(bytes) {
@@ -41,7 +58,7 @@ function timeTicks(low, high, count) {
 }
 
 const formatCount = d3.format(",d");
-const formatShare = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + "\u00a0%";
+const formatShare = (part, whole) => (whole ? fixed(100 * part / whole, 1) : "0.0") + "\u00a0%";
 const formatAddress = address => "0x" + address.toString(16);
 const plural = (count, thing) => formatCount(count) + "\u00a0" + thing + (count === 1 ? "" : "s");
 

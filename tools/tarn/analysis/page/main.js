@@ -332,6 +332,8 @@ async function chooseModel(model, link = {}) {
     replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
     showCards(model);
+    byId("cards-of").hidden = choices.length < 2;
+    byId("cards-of").textContent = choices.length < 2 ? "" : nameOf(choices[chosen.place]) + ":";
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
     showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", moment => {
         chooseMoment(moment);
@@ -359,18 +361,21 @@ async function chooseModel(model, link = {}) {
         first.firstBlock = chosen.block;
 }
 
-// The device that is looked at, in the first file and the last; where one lacks it, its first.
+// The device that is looked at, in the first file and the last; where one lacks it, its first. Null if no two files are compared.
+function comparedModels() {
+    const number = chosen.model.device.device;
+    return models.length < 2 || ranks ? null
+        : [models[0], models[models.length - 1]].map(devices => devices.find(model => model.device.device === number) || devices[0]);
+}
+
 function compareFiles() {
     byId("ranks-section").hidden = !ranks;
-    byId("compare-section").hidden = models.length < 2 || Boolean(ranks);
+    const compared = comparedModels();
+    byId("compare-section").hidden = byId("compare-said").hidden = !compared;
     if (ranks)
         showRanks(ranks, models, chosen.model, byId("ranks-by").value, chooseModel);
-    if (models.length < 2 || ranks)
-        return;
-    const number = chosen.model.device.device;
-    const [before, after] = [models[0], models[models.length - 1]].map(devices =>
-        devices.find(model => model.device.device === number) || devices[0]);
-    showComparison(before, after, byId("compare-by").value);
+    if (compared)
+        showComparison(...compared, byId("compare-by").value);
 }
 
 function headFacts(model) {
@@ -408,6 +413,39 @@ function say(text) {
     byId("said").textContent = text;
 }
 
+// Pages, and snapshots together, since they may be ranks. If that fails each is tried alone, so that only those are missing which cannot be read.
+async function readFiles(files) {
+    const read = [], errors = [], snapshots = [];
+    const attempt = async work => {
+        try {
+            const made = await work();
+            if (made)
+                read.push(made);
+            return true;
+        } catch (error) {
+            errors.push(error.message);
+            return false;
+        }
+    };
+    for (const file of files)
+        await attempt(async () => {
+            const page = await readPage(file);
+            if (!page)
+                snapshots.push(file);
+            return page && readModels(page);
+        });
+    const analysed = several => attempt(async () => readModels(await analyse(several), true));
+    if (snapshots.length && !await analysed(snapshots) && snapshots.length > 1) {
+        const good = [];
+        errors.pop();
+        for (const file of snapshots)
+            await attempt(async () => void await analyse([file])) && good.push(file);
+        if (good.length)
+            await analysed(good);
+    }
+    return {read, errors};
+}
+
 // Pages and snapshots that a reader dropped: each becomes one more file to look at, and to compare with the first.
 async function openFiles(files) {
     say("");
@@ -415,21 +453,10 @@ async function openFiles(files) {
     reading.hidden = !files.length;
     reading.textContent = "Reading " + files.map(file => file.name).join(", ") + "\u2026";
     await new Promise(resolve => setTimeout(resolve, 50)); // until that is seen
-    try {
-        const snapshots = [], read = [];
-        for (const file of files) {
-            const page = await readPage(file);
-            if (page)
-                read.push(await readModels(page));
-            else
-                snapshots.push(file);
-        }
-        if (snapshots.length)
-            read.push(await readModels(await analyse(snapshots), true));
+    const {read, errors} = await readFiles(files);
+    if (read.length)
         ranks = first && read.length === 1 ? read[0].ranks : null; // a file that comes later is compared with the first
-    } catch (error) {
-        say(error.message);
-    }
+    say(errors.join("; "));
     reading.hidden = true;
     if (models.length) {
         listRankGroupings(ranks);
@@ -503,7 +530,7 @@ function bind() {
         "ranging": () => showRanging(byId("ranging").getAttribute("aria-pressed") !== "true"),
         "range-from": () => chooseRangeEnd("from"), "range-to": () => chooseRangeEnd("to"), "range-clear": () => chooseRange(null),
         "clear": clearFilters, "print": () => window.print(),
-        "copy-summary": () => copyText(summaryOf(chosen.model)).then(() => say("The summary is in the clipboard, as Markdown."), error => say(error.message)),
+        "copy-summary": () => copyText(summaryOf(chosen.model, comparedModels())).then(() => say("The summary is in the clipboard, as Markdown."), error => say(error.message)),
         "save-png": () => savePng(timeline, chosen.model, chosen.grouping).catch(error => say(error.message)),
         "save-svg": () => saveSvg(timeline, chosen.model, chosen.grouping),
         "save-csv": () => saveFile(saveName(chosen.model) + "-chart.csv", "text/csv", chartCsv(timeline, chosen.model, chosen.grouping)),

@@ -4,9 +4,12 @@
 // The recording in a few figures: as cards on top, and as Markdown for an issue, with a chart of characters.
 
 const TEXT_CHART = {columns: 72, lines: 8};
-const PYTHON_STACKS = "torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")";
+const PYTHON_RECORDS = "torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")";
 
 const timeOf = (model, moment) => model.device.hasTimes ? formatTime(model.times[moment]) : "event " + formatCount(moment);
+
+// When an error happened: the moment that shows it is the one before it.
+const failedAt = (model, oom) => model.device.hasTimes ? formatTime(model.times[Math.min(oom.moment + 1, model.events)]) : "event " + formatCount(oom.event);
 
 // What matters of a device's recording, found once: states with all their sums at the peak, at that of reserved memory, and where holes matter
 // most, which is at the last error, if there is one (`failed`).
@@ -30,8 +33,8 @@ function cardsOf(model) {
             known ? when(device.peakReserved) : "the file shows no segments"],
         ["free in holes", known ? formatBytes(holes.free) : "\u2013", known ? formatShare(holes.free, holes.reserved) + " of what is reserved" +
             (failed ? " at the error" : device.hasTrace ? " then" : "") + ", in " + plural(holes.holes, "hole") : ""],
-        ["out of memory", failed ? "at " + timeOf(model, failed.moment) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
-            formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "a state does not show it"],
+        ["out of memory", failed ? "at " + failedAt(model, failed) : device.showsOoms ? "never" : "not recorded", failed ? formatBytes(failed.asked) + " requested, " +
+            formatBytes(failed.deviceFree) + " free on the device" : device.showsOoms ? "in this recording" : "a " + (device.hasTrace ? "timeline" : "state") + " does not show it"],
         ["device", device.name || "device " + device.device, about ? formatBytes(about.total) + " of memory" : device.name ? "device " + device.device : ""],
         ["recorded by", file.by, device.hasTrace ? recordedEvents(device) + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
     ];
@@ -40,26 +43,35 @@ function cardsOf(model) {
 function showCards(model) {
     replaceContent("cards", ...cardsOf(model).map(([name, value, more]) => element("div", {class: "sum"},
         element("span", {class: "name"}, name), element("span", {class: "value"}, value), element("span", {class: "more"}, more))));
-    const none = !model.device.hasStacks && model.blocks.count > 0, line = model.file.by === "PyTorch" ? PYTHON_STACKS
+    const {hasStacks, hasTrace} = model.device, none = !hasTrace || !hasStacks && model.blocks.count > 0, line = model.file.by === "PyTorch" ? PYTHON_RECORDS
         : model.file.by.startsWith("tarn ") && model.file.by !== "tarn run" ? "TARN_TRACE=stacks=all" : "";
     byId("no-stacks").hidden = !none || !line;
+    byId("no-stacks-text").textContent = hasTrace ? "The recording has no stacks, so nobody can say which code allocates. This records them:"
+        : "The file is a state without a trace, so it does not show when memory was allocated. This records a trace, if it runs first:";
     byId("no-stacks-line").textContent = line;
 }
 
 // A name from a file, as Markdown that shows it and does nothing else.
 const asMarkdown = text => text.replace(/[\x00-\x1f\x7f]/g, "?").replace(/[\\`*_{}[\]<>()#+!|~$&]/g, "\\$&").replace(/@/g, "@\u200b").replace(/:\/\//g, ":\u200b//");
 
-// Three sentences: who has the peak, what is reserved, and what went wrong.
+// The first sentence of an advice; the page has all of it.
+const firstSentence = text => text.split(/(?<=\.) (?=[A-Z0-9])/)[0];
+
+// Three sentences: who has the peak, what is reserved, and what went wrong. What an advice says of holes the second one leaves to it.
 function sentencesOf(model) {
-    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), by = firstGrouping(device);
+    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), by = firstGrouping(device), advice = failed ? null : device.advice[0];
     const most = model.groupsAt(device.peak, by, new Set())[0], when = moment => device.hasTrace ? ", at " + timeOf(model, moment) : "";
     const found = ["**" + asMarkdown(file.name) + "**, device " + device.device + (device.hasTrace ? ", has at most " : ", has ") + formatBytes(peak.allocated) + " allocated" + when(device.peak) +
-        (most ? "; most of it by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" + formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
-    found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
-        formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest) + "."
+        (most ? "; " + (2 * most.bytes > peak.allocated ? "most of it" : "the largest part,") + " by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" +
+            formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
+    const free = advice && advice.kind === "fragmentation" ? "" : (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
+        formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest);
+    found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + free + "."
         : device.countedReserved ? "It reserves at most " + formatBytes(device.countedReserved) + "; in which segments was not recorded." : "What it reserves was not recorded.");
-    found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory" + when(failed.moment) + ", when it requested " +
-        formatBytes(failed.asked) + "." : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
+    const who = failed && failed.stack ? asMarkdown(model.siteLabel(failed.stack)) : "it";
+    found.push(failed ? "It ran out of memory at " + failedAt(model, failed) + ", when " + who + " requested " + formatBytes(failed.asked) + " and the device had " +
+            formatBytes(failed.deviceFree) + " free."
+        : advice ? asMarkdown(firstSentence(advice.text)) : device.showsOoms ? "It never ran out of memory in this recording." : "The file is a " + (device.hasTrace ? "timeline" : "state without a trace") + ", so it shows no errors.");
     return found;
 }
 
@@ -80,12 +92,13 @@ function textChart(model) {
     return [...d3.range(lines).reverse().map(row), " ".repeat(10) + "\u2514" + "\u2500".repeat(columns), "0".padStart(12) + end.padStart(columns - 1)].join("\n");
 }
 
-// Without a file's own text in a place where it could be more than text.
-function summaryOf(model) {
+// Without a file's own text in a place where it could be more than text. Of two files that are compared, `compared`, first how.
+function summaryOf(model, compared) {
     const cards = cardsOf(model).slice(0, 4), {device} = model;
     cards.push(["recorded", device.hasTrace ? recordedEvents(device) : "a state", asMarkdown(model.file.by)]);
     const line = cells => "| " + cells.join(" | ") + " |";
-    const text = [sentencesOf(model).join(" "), "", line(cards.map(([name]) => name)), line(cards.map(() => "---")), line(cards.map(([, value, more]) => value + (more ? "<br>" + more : ""))),
+    const how = compared ? [compared.map(({file}) => "**" + asMarkdown(file.name) + "**").join(" and ") + ": " + asMarkdown(sayComparison(...compared, chosen.compareBy)), ""] : [];
+    const text = [...how, sentencesOf(model).join(" "), "", line(cards.map(([name]) => name)), line(cards.map(() => "---")), line(cards.map(([, value, more]) => value + (more ? "<br>" + more : ""))),
         ...device.hasTrace ? ["", "```text", "allocated", textChart(model), "```"] : [], "", "Made by " + byId("maker").textContent + " (`tarn report`)."];
     return text.join("\n").replace(/\u00a0/g, " ") + "\n";
 }

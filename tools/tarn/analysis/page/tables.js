@@ -127,7 +127,7 @@ function showOoms(model, onMoment) {
     replaceContent("ooms", makeTable(null, columns, ooms.map(oom => [formatBytes(oom.asked), formatBytes(oom.deviceFree),
         formatBytes(oom.free), formatBytes(oom.largest),
         element("button", {class: "link", type: "button", onclick: () => onMoment(oom.moment)},
-            "event " + formatCount(oom.event) + (model.device.hasTimes ? ", " + formatTime(model.times[oom.moment]) : "")),
+            "event " + formatCount(oom.event) + (model.device.hasTimes ? ", " + failedAt(model, oom) : "")),
         [model.text(oom.tag), model.siteLabel(oom.stack)].filter(text => text).join(" \u00b7 ")])));
 }
 
@@ -137,9 +137,9 @@ function showWhatIf(model) {
     byId("what-if-section").hidden = !found;
     if (!found)
         return;
-    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
+    const share = (bytes, format) => bytes ? format(bytes) + " (" + fixed(bytes / found.requested, 3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
-        ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
+        ? [row.name, formatBytes(found.requested), share(row.reserved, formatBytes), share(row.least, formatBytesUp), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
         : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
     Object.assign(byId("what-if").dataset, {requested: found.requested});
     found.rows.forEach((row, i) => Object.assign(byId("what-if").dataset, {["reserved" + i]: row.reserved, ["least" + i]: row.least, ["time" + i]: row.driverNs}));
@@ -149,6 +149,8 @@ function showWhatIf(model) {
         number("smallest device"), number("driver time")], rows));
 }
 
+const GRANULE = 2 << 20; // bytes, to which the memory that is left is rounded down
+
 // Whether the trace finishes on a device of the chosen size, as `tarn report --fits` says it: `fits` of `view` is a place on the slider, `outside`
 // a text, empty for what was measured.
 function showFits(view) {
@@ -157,23 +159,32 @@ function showFits(view) {
     if (!searched.length)
         return;
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;
-    const place = Math.min(found.steps, Math.max(1, Math.round(view.fits) || Math.floor((searched[0].least - 1) / found.step) || 1)), room = place * found.step;
-    const rows = searched.map(row => {
-        const most = row.least + found.unsure, missing = bytes => formatBytes(bytes - room), event = row.stops && row.stops[place - 1];
-        const interval = format => format(row.least) + (found.unsure ? " to " + format(most) : "");
-        return [row.name, room >= most ? "finishes" : room >= row.least ? "may finish" : "runs out of memory",
-            room >= row.least ? "" : row.stops ? event < 0 ? "before the first event" : "event " + formatCount(event) : "not replayed",
-            room >= row.least ? "" : interval(missing), interval(bytes => formatBytes(bytes + outside))];
+    // The slider is the device. Its first place is one that is too small, whatever is typed, so that typing subtracts from the same device.
+    const most = found.steps + Math.ceil(Math.max(outside, found.outside || 0) / found.step), first = Math.floor((searched[0].least + (found.outside || 0) - 1) / found.step);
+    const place = Math.min(most, Math.max(1, Math.round(view.fits) || first || 1)), device = place * found.step, left = Math.max(0, device - outside), room = left - left % GRANULE;
+    // Replayed at whole steps alone; between two, the room of the lower one is near.
+    const at = row => {
+        const event = row.stops && room ? row.stops[Math.floor(room / found.step) - 1] : undefined;
+        return !room ? "nothing is left" : event === undefined ? "not replayed" : event < 0 ? "before the first event" : (room % found.step ? "about " : "") + "event " + formatCount(event);
+    };
+    const ended = typeof found.endedBy === "number", rows = searched.map(row => {
+        const enough = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room);
+        const interval = format => format(row.least) + (found.unsure ? " to " + format(enough) : "");
+        return [row.name, room < row.least ? "runs out of memory" : ended ? (room >= enough ? "gets past" : "may get past") + " the request that failed at event " +
+            formatCount(found.endedBy) + "; what follows was not recorded" : room >= enough ? "finishes" : "may finish",
+            room >= row.least ? "" : at(row),
+            room >= row.least ? "" : interval(missing), interval(bytes => formatBytesUp(bytes + outside))];
     });
-    Object.assign(byId("fits-size"), {max: found.steps, value: place});
-    byId("fits-size").setAttribute("aria-valuetext", formatBytes(room + outside));
-    byId("fits-shown").textContent = formatBytes(room + outside);
-    Object.assign(byId("fits").dataset, {room, outside});
+    Object.assign(byId("fits-size"), {max: most, value: place});
+    byId("fits-size").setAttribute("aria-valuetext", formatBytes(device));
+    byId("fits-shown").textContent = formatBytes(device);
+    Object.assign(byId("fits").dataset, {device, room, outside});
     if (byId("fits-outside") !== document.activeElement)
         byId("fits-outside").value = view.outside || (found.outside ? formatBytes(found.outside).replace("\u00a0", " ") : "");
     byId("fits-outside").setAttribute("aria-invalid", String(Number.isNaN(typed)));
     byId("fits-note").textContent = (outside ? formatBytes(outside) + " are subtracted for contexts, libraries and NCCL" + (view.outside ? "" : ", as the recording measured them")
         : "Contexts, libraries and NCCL are not subtracted: the recording did not measure them") +
+        (ended ? ". The recording ends with a request that failed: what the program wanted afterwards may need a larger device" : "") +
         (found.unsure ? ". The recording begins late, so sizes are intervals." : ".");
     replaceContent("fits", makeTable(null, [{name: "allocator"}, {name: "on this device"}, {name: "stops at"}, {name: "missing", number: true}, {name: "smallest device", number: true}], rows));
 }

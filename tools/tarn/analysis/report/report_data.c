@@ -413,7 +413,8 @@ static json_t *describe_what_if(const struct report_file *file, const struct ana
                                                        "PyTorch expandable segments", "tarn"};
     struct report_what_if rows[REPORT_POLICIES];
     uint64_t requested;
-    if (!report_what_if_get(file, analysis->device, &requested, rows))
+    if (analysis_is_of_host(analysis) || /* which no allocator of GPUs has */
+        !report_what_if_get(file, analysis->device, &requested, rows))
         return json_null();
     uint64_t largest = 0, outside = 0;
     for (size_t i = 0; i < REPORT_POLICIES; i++)
@@ -428,9 +429,12 @@ static json_t *describe_what_if(const struct report_file *file, const struct ana
                       "reserved", wide(rows[i].reserved), "least", wide(rows[i].least), "driverNs",
                       wide(rows[i].driver_ns), "stops",
                       i < 2 ? describe_stops(analysis, i == 1, rows[i].least, step) : json_null()));
-    return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o}", "requested", wide(requested), "rows", array,
-                     "step", wide(step), "steps", FITS_STEPS, "outside",
-                     measured ? wide(outside) : json_null(), "unsure", wide(fits_unsure(analysis)));
+    const uint32_t ended_by = analysis_ended_by(analysis);
+    return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "requested", wide(requested), "rows",
+                     array, "step", wide(step), "steps", FITS_STEPS, "outside",
+                     measured ? wide(outside) : json_null(), "unsure", wide(fits_unsure(analysis)),
+                     "endedBy",
+                     ended_by == ANALYSIS_NEVER ? json_null() : json_integer((json_int_t)ended_by));
 }
 
 static json_t *put_device(struct page *page, const struct report_file *file,
@@ -455,7 +459,8 @@ static json_t *put_device(struct page *page, const struct report_file *file,
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
     return json_pack(
-        "{s:i, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, s:o, "
+        "{s:i, s:s, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:{s:o, s:o}, s:o, "
+        "s:o, "
         "s:o, "
         "s:o, "
         "s:o}",
@@ -463,8 +468,9 @@ static json_t *put_device(struct page *page, const struct report_file *file,
         "leftOut", analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].thinned : 0,
         "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "mostTagged",
         (int)(tagged > 0 && tagged >= all / 2), "hasStacks", (int)stacked, "hasCategories",
-        (int)told, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
-        (json_int_t)analysis->peak_reserved, "countedReserved",
+        (int)told, "showsOoms", (int)analysis_shows_ooms(analysis), "partial", gaps, "peak",
+        (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved,
+        "countedReserved",
         analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].reserved_most : 0,
         "states", "peak", describe_state(&analysis->at_peak), "peakReserved",
         describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",

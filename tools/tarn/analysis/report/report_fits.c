@@ -18,7 +18,7 @@
 static const char *const names[REPORT_POLICIES] = {"native", "expandable", "tarn"};
 
 static struct fits_answer answer_of(const struct replay_result *result, enum replay_policy policy,
-                                    uint64_t room, uint64_t unsure)
+                                    const struct fits_device *device, uint64_t unsure)
 {
     const struct c10_result *run = &result->models[policy].run;
     struct fits_answer answer = {.verdict = FITS_FAILED, .least = result->least[policy]};
@@ -39,7 +39,10 @@ static struct fits_answer answer_of(const struct replay_result *result, enum rep
         answer.event = run->first_oom;
         answer.size = run->first_oom_size;
     }
-    answer.verdict = answer.stops ? FITS_NO : unsure && room < answer.most ? FITS_OPEN : FITS_YES;
+    answer.verdict = answer.stops                           ? FITS_NO
+                     : unsure && device->room < answer.most ? FITS_OPEN
+                     : device->ended_by != ANALYSIS_NEVER   ? FITS_PAST
+                                                            : FITS_YES;
     return answer;
 }
 
@@ -47,6 +50,7 @@ static void answer_device(struct fits_device *found, const struct report_file *f
                           const struct analysis *analysis, const struct fits_question *question)
 {
     found->device = analysis->device;
+    found->ended_by = analysis_ended_by(analysis);
     found->measured = !question->outside_given &&
                       fits_outside(&file->snapshot, analysis->device, &found->outside);
     if (question->outside_given)
@@ -77,7 +81,7 @@ static bool run_device(struct fits_device *found, const struct report_file *file
         if (result->device != found->device)
             continue;
         for (size_t k = 0; k < REPORT_POLICIES; k++)
-            found->answers[k] = answer_of(result, policies[k], found->room, fits_unsure(analysis));
+            found->answers[k] = answer_of(result, policies[k], found, fits_unsure(analysis));
         answered = true;
     }
     if (!answered)
@@ -91,12 +95,15 @@ struct fits_device *fits_find(const struct report_file *file, const struct fits_
                               size_t *count)
 {
     struct fits_device *devices = calloc(file->count + 1, sizeof *devices);
-    bool done = devices;
+    bool done = devices, host = false;
     *count = 0;
     if (!devices)
         fputs("tarn report: memory is short\n", stderr);
     for (size_t i = 0; done && i < file->count; i++) {
         if (!file->analyses[i].has_trace)
+            continue;
+        host = host || analysis_is_of_host(&file->analyses[i]);
+        if (analysis_is_of_host(&file->analyses[i]))
             continue;
         struct fits_device *found = &devices[(*count)++];
         answer_device(found, file, &file->analyses[i], question);
@@ -112,8 +119,9 @@ struct fits_device *fits_find(const struct report_file *file, const struct fits_
     }
     if (done && !*count) {
         fprintf(stderr,
-                "tarn report: %s: --fits replays a trace, and this file has none: it is a state\n",
-                name_shown(file->path).text);
+                "tarn report: %s: --fits replays the trace of a device, and this file has none: "
+                "it %s\n",
+                name_shown(file->path).text, host ? "has memory of the host alone" : "is a state");
         done = false;
     }
     if (done)
@@ -127,8 +135,13 @@ static void print_answer(FILE *out, const char *name, const struct fits_answer *
 {
     const uint64_t room = device->room, outside = device->outside;
     static const char *const verdicts[] = {"finishes", "runs out of memory", "may finish",
-                                           "could not be replayed"};
-    fprintf(out, "  %-10s  %s", name, verdicts[answer->verdict]);
+                                           "gets past", "could not be replayed"};
+    const bool ended = device->ended_by != ANALYSIS_NEVER;
+    fprintf(out, "  %-10s  %s", name,
+            ended && answer->verdict == FITS_OPEN ? "may get past" : verdicts[answer->verdict]);
+    if (ended && (answer->verdict == FITS_OPEN || answer->verdict == FITS_PAST))
+        fprintf(out, " the request that failed at event %s; what follows was not recorded",
+                units_count(device->ended_by).text);
     if (answer->stops && answer->before)
         fprintf(out, " before the recording's first event, at a request of %s",
                 units_bytes(answer->size).text);
@@ -136,15 +149,15 @@ static void print_answer(FILE *out, const char *name, const struct fits_answer *
         fprintf(out, " at event %s, at a request of %s", units_count(answer->event).text,
                 units_bytes(answer->size).text);
     if (answer->stops && answer->least > room) {
-        fprintf(out, "; %s", units_bytes(answer->least - room).text);
+        fprintf(out, "; %s", units_bytes_up(answer->least - room).text);
         if (answer->most != answer->least)
-            fprintf(out, " to %s", units_bytes(answer->most - room).text);
+            fprintf(out, " to %s", units_bytes_up(answer->most - room).text);
         fputs(" are missing", out);
     }
     if (answer->least) {
-        fprintf(out, "; smallest device: %s", units_bytes(answer->least + outside).text);
+        fprintf(out, "; smallest device: %s", units_bytes_up(answer->least + outside).text);
         if (answer->most != answer->least)
-            fprintf(out, " to %s", units_bytes(answer->most + outside).text);
+            fprintf(out, " to %s", units_bytes_up(answer->most + outside).text);
     }
     putc('\n', out);
 }
@@ -167,6 +180,10 @@ void fits_print(FILE *out, const struct report_file *file, const struct fits_que
             fputs("Contexts, libraries and NCCL are not subtracted: the recording did not measure "
                   "them; --outside SIZE does.\n",
                   out);
+        if (device->ended_by != ANALYSIS_NEVER)
+            fputs("The recording ends with a request that failed. What the program wanted "
+                  "afterwards may need a larger device.\n",
+                  out);
         if (device->late)
             fputs("The recording begins late: a replay places what was there before anew, so sizes "
                   "are intervals.\n",
@@ -178,7 +195,7 @@ void fits_print(FILE *out, const struct report_file *file, const struct fits_que
 bool fits_print_json(FILE *out, const struct fits_question *question,
                      const struct fits_device *devices, size_t count)
 {
-    static const char *const verdicts[] = {"yes", "no", "open", "failed"};
+    static const char *const verdicts[] = {"yes", "no", "open", "past", "failed"};
     json_t *array = json_array();
     for (size_t i = 0; array && i < count; i++) {
         const struct fits_device *device = &devices[i];
@@ -198,14 +215,18 @@ bool fits_print_json(FILE *out, const struct fits_question *question,
                                            : 0)));
         }
         json_array_append_new(array,
-                              json_pack("{s:i, s:I, s:I, s:o, s:I, s:b, s:o}", "device",
+                              json_pack("{s:i, s:I, s:I, s:o, s:I, s:b, s:o, s:o}", "device",
                                         device->device, "memory", (json_int_t)question->device,
                                         "outside", (json_int_t)device->outside, "outside_from",
                                         json_string(device->measured ? "recording"
                                                     : device->known  ? "given"
                                                                      : "not known"),
                                         "room", (json_int_t)device->room, "begins_late",
-                                        (int)device->late, "allocators", rows));
+                                        (int)device->late, "ended_by",
+                                        device->ended_by == ANALYSIS_NEVER
+                                            ? json_null()
+                                            : json_integer((json_int_t)device->ended_by),
+                                        "allocators", rows));
     }
     bool done = array && json_dumpf(array, out, JSON_INDENT(2)) == 0 && putc('\n', out) != EOF;
     json_decref(array);

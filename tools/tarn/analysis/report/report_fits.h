@@ -18,8 +18,9 @@ struct fits_question {
 
 /* The answer for one allocator. */
 struct fits_answer {
-    /* OPEN: the room lies between `least` and `most` */
-    enum { FITS_YES, FITS_NO, FITS_OPEN, FITS_FAILED } verdict;
+    /* OPEN: the room lies between `least` and `most`. PAST: it gets past the error that the
+     * recording ends with; what follows was not recorded */
+    enum { FITS_YES, FITS_NO, FITS_OPEN, FITS_PAST, FITS_FAILED } verdict;
     /* Bytes for the allocator: below `least` the recording does not finish, with `most` it
      * certainly does. 0: none was found. Equal if the recording shows its beginning. */
     uint64_t least, most;
@@ -36,6 +37,8 @@ struct fits_device {
     bool known;
     bool late;     /* there were blocks before the trace began */
     uint64_t room; /* bytes that are left for the allocator */
+    /* the event of the error that the recording ends with; ANALYSIS_NEVER: it ends otherwise */
+    uint32_t ended_by;
     struct fits_answer answers[REPORT_POLICIES];
 };
 

@@ -125,7 +125,8 @@ static json_t *json_oom(const struct analysis *analysis, const struct analysis_o
 {
     char site[400];
     return json_pack(
-        "{s:I, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "device_free",
+        "{s:I, s:o, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "time_us",
+        json_time(analysis, analysis_oom_after(analysis, oom)), "device_free",
         (json_int_t)oom->device_free, "tag", snapshot_text(analysis->snapshot, oom->tag),
         "call_site",
         analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[oom->stack], site, sizeof site),
@@ -242,7 +243,7 @@ static json_t *json_comparison(const struct report_file *one, const struct analy
                                const struct report_file *two, const struct analysis *after,
                                const struct report_options *options)
 {
-    char said[512];
+    char said[800];
     json_t *groups =
         report_diff_say(before, after, options, said, sizeof said) ? json_object() : NULL;
     for (enum analysis_by by = 0; groups && by < ANALYSIS_BY_COUNT; by++)

@@ -189,11 +189,18 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
         putc('\n', out);
     else if (analysis->has_trace)
         fprintf(out, "%s: at most %s are allocated.\n",
-                analysis->oom_count ? "Nothing to advise" : "It never runs out of memory",
+                analysis->oom_count             ? "Nothing to advise"
+                : analysis_shows_ooms(analysis) ? "It never runs out of memory"
+                                                : "Out-of-memory errors are not recorded",
                 units_bytes(analysis->at_peak.allocated).text);
     else if (analysis->at_peak.reserved)
         fprintf(out, "%.1f %% of what is reserved are allocated.\n",
                 100.0 * (double)analysis->at_peak.allocated / (double)analysis->at_peak.reserved);
+    const struct snapshot *snapshot = analysis->snapshot;
+    if (!analysis->has_trace && !snapshot->tarn.there && !snapshot->of_driver)
+        fputs("This line of Python, if it runs first, records a trace too:\n"
+              "  torch.cuda.memory._record_memory_history(enabled=\"all\", context=\"all\")\n",
+              out);
     for (size_t i = 0; i < list.count; i++)
         report_print_wrapped(out, list.items[i].text, options);
     return true;
@@ -369,7 +376,8 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
     fprintf(out, "  %-14s %9s  at event %s%s\n", "requested", units_bytes(oom->asked).text,
-            units_count(oom->event).text, moment_time(analysis, moment).text);
+            units_count(oom->event).text,
+            moment_time(analysis, analysis_oom_after(analysis, oom)).text);
     const struct {
         const char *name;
         enum analysis_by by;
@@ -542,6 +550,52 @@ static void diff_row(FILE *out, const char *name, uint64_t before, uint64_t afte
             growth(before, after).text);
 }
 
+/* The same for what a file may not have: that is "-", and there is no growth. */
+static void diff_row_known(FILE *out, const char *name, uint64_t before, bool one, uint64_t after,
+                           bool two)
+{
+    fprintf(out, "%-28s %11s %11s", name, one ? units_bytes(before).text : "-",
+            two ? units_bytes(after).text : "-");
+    if (one && two)
+        fprintf(out, " %12s", growth(before, after).text);
+    putc('\n', out);
+}
+
+/* A file may have a trace and no segments. */
+static bool shows_reserved(const struct analysis_state *state)
+{
+    return state->reserved || !state->allocated;
+}
+
+static void diff_reserved(FILE *out, const struct analysis *before,
+                          const struct analysis_state *one, const struct analysis *after,
+                          const struct analysis_state *two)
+{
+    const bool first = shows_reserved(one), second = shows_reserved(two);
+    diff_row_known(out, "reserved", one->reserved, first, two->reserved, second);
+    diff_row_known(out, "free in reserved", one->unused, first, two->unused, second);
+    diff_row_known(out, "largest hole", one->largest_free, first, two->largest_free, second);
+    diff_row(out, "peak allocated", before->at_peak.allocated, after->at_peak.allocated);
+    diff_row_known(out, "peak reserved", before->at_peak_reserved.reserved,
+                   shows_reserved(&before->at_peak_reserved), after->at_peak_reserved.reserved,
+                   shows_reserved(&after->at_peak_reserved));
+}
+
+/* The last cells of a comparison: a share in percent, and a number of errors. */
+static struct units_text share_of(const struct analysis_state *state)
+{
+    struct units_text text = {"-"};
+    if (shows_reserved(state))
+        snprintf(text.text, sizeof text.text, "%.1f%%", 100 * report_free_share(state));
+    return text;
+}
+
+static struct units_text errors_of(const struct analysis *analysis)
+{
+    return analysis_shows_ooms(analysis) ? units_count(analysis->oom_count)
+                                         : (struct units_text){"-"};
+}
+
 static bool diff_groups(FILE *out, const struct analysis *before, const struct analysis *after,
                         enum analysis_by by, const char *name, const struct report_options *options)
 {
@@ -596,17 +650,13 @@ static bool diff_device(FILE *out, const struct analysis *before, const struct a
             report_moment_name(&options->moment), "before", "after", "growth");
     diff_row(out, "allocated", one.allocated, two.allocated);
     diff_row(out, "waiting", one.waiting, two.waiting);
-    diff_row(out, "reserved", one.reserved, two.reserved);
-    diff_row(out, "free in reserved", one.unused, two.unused);
-    diff_row(out, "largest hole", one.largest_free, two.largest_free);
-    diff_row(out, "peak allocated", before->at_peak.allocated, after->at_peak.allocated);
-    diff_row(out, "peak reserved", before->at_peak_reserved.reserved,
-             after->at_peak_reserved.reserved);
+    diff_reserved(out, before, &one, after, &two);
     fprintf(out, "%-28s %11s %11s\n", "blocks", units_count(one.blocks).text,
             units_count(two.blocks).text);
-    fprintf(out, "%-28s %10.1f%% %10.1f%%\n", "free share of reserved",
-            100 * report_free_share(&one), 100 * report_free_share(&two));
-    fprintf(out, "%-28s %11zu %11zu\n", "times out of memory", before->oom_count, after->oom_count);
+    fprintf(out, "%-28s %11s %11s\n", "free share of reserved", share_of(&one).text,
+            share_of(&two).text);
+    fprintf(out, "%-28s %11s %11s\n", "times out of memory", errors_of(before).text,
+            errors_of(after).text);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (asked >> tables[i].by & 1 &&
             !diff_groups(out, before, after, tables[i].by, tables[i].name, options))
@@ -620,7 +670,7 @@ static bool diff_verdicts(FILE *out, const struct report_file *before,
 {
     for (size_t i = 0; i < before->count; i++) {
         const struct analysis *one = &before->analyses[i], *two = device_of(after, one->device);
-        char text[560];
+        char text[800];
         int begun = before->count > 1 ? snprintf(text, sizeof text, "device %d: ", one->device) : 0;
         if (two && !report_diff_say(one, two, options, text + begun, sizeof text - (size_t)begun))
             return false;
