@@ -580,7 +580,9 @@ bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
     shortage.reserved = arena->reserved;
     shortage.limit = store->limit < arena->limit ? store->limit : arena->limit;
     mutex_unlock(&arena->lock);
-    return observe_out_of_memory(&shortage);
+    /* An observer may have raised the limit. What none of them can serve is not tried again, so
+     * that they do not give everything up for it. */
+    return observe_out_of_memory(&shortage) && !ladder_is_hopeless(arena, store, size);
 }
 
 tarn_status shortage_refuse(struct heap *heap, size_t size)

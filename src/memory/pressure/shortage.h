@@ -8,8 +8,8 @@
 #include "memory/heap/heap.h"
 
 /* Tells the trace, and then observers, that a request of `size` bytes is about to fail. Whether any
- * of them has freed memory. `heap` is NULL for a commit of a range, which the trace does not get.
- * The caller holds no lock. */
+ * of them has freed memory, and the device and the limits can hold the request. `heap` is NULL for
+ * a commit of a range, which the trace does not get. The caller holds no lock. */
 bool shortage_helped(const struct store *store, struct heap *heap, size_t size);
 
 /* Fails with TARN_ERROR_OUT_OF_MEMORY and a text: what was tried, what holds the memory, and one or
