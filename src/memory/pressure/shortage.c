@@ -559,7 +559,7 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
-bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
+bool shortage_helped(const struct store *store, uint32_t place, size_t size)
 {
     struct arena *arena = store->arena;
     tarn_shortage shortage = {
@@ -573,8 +573,8 @@ bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
     error_attempt_begin(&before);
     (void)driver->memory_info(shortage.device, &shortage.free, &shortage.total);
     error_attempt_end(&before, TARN_OK);
-    if (heap)
-        trace_block(TRACE_oom, heap, shortage.free, size, 0);
+    if (trace_is_on())
+        trace_event(TRACE_oom, place, shortage.free, size, 0);
     shortage.rejected = ladder_rejects(arena, store, size);
     mutex_lock(&arena->lock);
     shortage.reserved = arena->reserved;
@@ -585,12 +585,23 @@ bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
     return observe_out_of_memory(&shortage) && !ladder_is_hopeless(arena, store, size);
 }
 
+#define WHERE_BYTES ((size_t)ERROR_TEXT_BYTES / 4)
+
+/* Leaves the files of an out-of-memory error. Writes to `where` a sentence that names them, or
+ * nothing. */
+static void leave_snapshot(const struct facts *facts, const char *text, char where[WHERE_BYTES])
+{
+    shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
+    *where = '\0';
+    if (hook)
+        hook(facts->arena->device->number, text, where, WHERE_BYTES);
+}
+
 tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
-    struct arena *arena = heap->arena;
-    struct facts facts = {.arena = arena, .store = heap->store, .size = size};
+    struct facts facts = {.arena = heap->arena, .store = heap->store, .size = size};
     /* room for both texts */
-    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = "";
+    char where[WHERE_BYTES], buffer[ERROR_TEXT_BYTES - WHERE_BYTES] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
@@ -600,9 +611,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_requests, sizeof of_requests / sizeof *of_requests);
-    shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
-    if (hook)
-        hook(arena->device->number, buffer, where, sizeof where);
+    leave_snapshot(&facts, buffer, where);
     return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);
 }
 
@@ -630,7 +639,8 @@ void shortage_refuse_resume(const struct store *store, size_t need)
 void shortage_refuse_range(const struct store *store, size_t need)
 {
     struct facts facts = {.arena = store->arena, .store = store, .size = need};
-    char buffer[ERROR_TEXT_BYTES / 4 * 3] = ""; /* leaves room for the cause */
+    /* leave room for the cause */
+    char where[WHERE_BYTES], buffer[ERROR_TEXT_BYTES / 2] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
@@ -641,5 +651,6 @@ void shortage_refuse_range(const struct store *store, size_t need)
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_resumes, sizeof of_resumes / sizeof *of_resumes);
-    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s The cause", buffer);
+    leave_snapshot(&facts, buffer, where);
+    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s%s The cause", buffer, where);
 }
