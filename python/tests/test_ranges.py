@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
+import json
+import os
 import pickle
+import subprocess
 
 import pytest
 
@@ -65,3 +68,56 @@ def test_a_range_is_neither_an_array_nor_copied():
     with pytest.raises(TypeError, match="cannot be copied"):
         pickle.dumps(pages)
     pages.close()
+
+
+def plan_of(recording, output):
+    """What `tarn plan` says, as JSON."""
+    if "TARN_PROGRAM" not in os.environ:
+        pytest.skip("needs the program `tarn` (TARN_PROGRAM)")
+    command = [os.environ["TARN_PROGRAM"], "plan", "--json", "--steps", "100000", recording, "-o", output]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=300).stdout)
+
+
+BESIDE_BLOCKS = """
+import os, random, tarn
+random.seed(7)
+pages, live, committed, free = tarn.Range(256 << 20), [], [], list(range(64))
+for i in range(230):
+    if i % 8:
+        live.append(tarn.alloc(random.randrange(1, 24) << 19))
+        if len(live) > 20:
+            live.pop(random.randrange(len(live))).close()
+        continue
+    if len(committed) > 8:
+        free.append(committed.pop(random.randrange(len(committed))))
+        pages.decommit(free[-1] << 21, 1 << 21)
+    committed.append(free.pop(0))
+    pages.commit(committed[-1] << 21, 1 << 21)
+if "RECORDING" in os.environ:
+    tarn.dump_snapshot(os.environ["RECORDING"])
+print(tarn.max_memory_reserved())
+"""
+
+
+def test_the_device_that_a_plan_promises_has_room_for_ranges(python, tmp_path):
+    recording, plan = str(tmp_path / "recording.pickle"), str(tmp_path / "plan")
+    python(BESIDE_BLOCKS, TARN_TRACE="1", RECORDING=recording, TARN_HOST_DEVICES="1", TARN_HOST_MEMORY="1G")
+    said = plan_of(recording, plan)
+    assert said["planned"] == said["allocations"] == 201 and said["ranges"] == 9 * PAGE
+    promised = said["smallest_device"]["plan"]
+    assert said["peak_requested"] <= promised < said["smallest_device"]["tarn"]
+    reserved = python(BESIDE_BLOCKS, TARN_ALLOC_CONF=f"plan:{plan}", TARN_HOST_DEVICES="1", TARN_HOST_MEMORY=str(promised))
+    assert int(reserved) <= promised
+
+
+def test_pools_that_follow_no_plan_are_not_planned(owner, python, tmp_path):
+    recording = str(tmp_path / "recording.pickle")
+    python("""
+        import os, tarn
+        pools = [tarn.keep("weights", segment=8 << 20), tarn.Pool(registrable=True), tarn.Pool(), None]
+        blocks = [tarn.alloc(1 << 20, pool=pool) for pool in pools for _ in range(3)]
+        tarn.dump_snapshot(os.environ["RECORDING"])
+        del blocks
+        """, TARN_TRACE="1", RECORDING=recording)
+    said = plan_of(recording, str(tmp_path / "plan"))
+    assert said["planned"] == 6 and [arena["pool"] for arena in said["arenas"]] == [1, 0]
