@@ -412,6 +412,43 @@ static void an_orin_has_plain_segments(void)
     OK(tarn_free(alloc_on(stream, 200 * MIB)));
     GIVES(tarn_range_create(&options, MIB, &range), TARN_ERROR_NOT_SUPPORTED);
     CHECK(!range && strstr(tarn_last_error(), "plain segments"));
+    CHECK(strstr(tarn_last_error(), "TARN_SEGMENTS_VIRTUAL"));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+static void an_orin_has_virtual_pools_and_ranges(void)
+{
+    tarn_range *range = NULL;
+    void *more = NULL;
+    begin("orin", 64 * 1024 * MIB);
+    machine_has(60 * 1024, 64 * 1024);
+    tarn_pool *pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
+    CHECK(arena_if_used(0)->size == (size_t)16 * 1024 * MIB);
+    tarn_range_options options = {.size = sizeof options, .pool = pool};
+    OK(tarn_range_create(&options, (size_t)24 * 1024 * MIB, &range));
+    OK(tarn_range_commit(range, 0, 64 * MIB, stream));
+    void *block = alloc_in(pool, stream, 200 * MIB);
+    CHECK(calls_of(0, "map") > 0);
+    verify(0);
+    /* More than there are addresses, and less than there is memory */
+    GIVES(tarn_pool_alloc(pool, stream, (size_t)20 * 1024 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "of addresses are left in a row"));
+    OK(tarn_free(block));
+    OK(tarn_range_decommit(range, 0, 64 * MIB, stream));
+    OK(tarn_range_destroy(range));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+/* The settings ask for it. */
+static void an_orin_with_virtual_segments_has_fewer_addresses(void)
+{
+    CHECK(setenv("TARN_ALLOC_CONF", "segments:virtual", 1) == 0);
+    begin("orin", 64 * 1024 * MIB);
+    OK(tarn_free(alloc_on(stream, 200 * MIB)));
+    CHECK(calls_of(0, "map") > 0 && arena_if_used(0)->size == (size_t)16 * 1024 * MIB);
     nothing_is_left(0);
     machine_files_end();
 }
@@ -466,6 +503,8 @@ int main(void)
         CHILD_TEST(the_arena_leaves_addresses_to_others),
 #endif
         CHILD_TEST(an_orin_has_plain_segments),
+        CHILD_TEST(an_orin_has_virtual_pools_and_ranges),
+        CHILD_TEST(an_orin_with_virtual_segments_has_fewer_addresses),
         CHILD_TEST(processes_without_memory_are_not_named),
         CHILD_TEST(a_monitor_may_say_nothing),
     };

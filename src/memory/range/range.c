@@ -337,8 +337,8 @@ static tarn_status check_store(const struct store *store, size_t page, size_t by
                       device->number);
     if (!store->kind.pieces || store->kind.fixed)
         return failed(TARN_ERROR_NOT_SUPPORTED,
-                      "the pool %s: a range needs one of virtual segments "
-                      "(tarn_pool_options.segments)",
+                      "the pool %s: a range needs one that was created with "
+                      "tarn_pool_options.segments = TARN_SEGMENTS_VIRTUAL",
                       store->kind.fixed ? "is registrable" : "has plain segments");
     if (page % store->arena->granule)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

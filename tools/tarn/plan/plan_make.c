@@ -21,7 +21,7 @@ static uint64_t rounded(uint64_t size)
     return (size + TARN_BLOCK_UNIT - 1) / TARN_BLOCK_UNIT * TARN_BLOCK_UNIT;
 }
 
-/* Whether a block can be planned: it is larger than what slabs serve, and its pool follows plans. */
+/* Whether a block can be planned: slabs serve no block of its size, and its pool follows plans. */
 static bool is_planned(const struct workload_block *block)
 {
     return rounded(block->size) > PLAN_LEAST_REQUEST && !block->unplanned;
