@@ -319,6 +319,8 @@ def test_a_spiller_is_asked_until_the_request_has_room(capsys):
         raise ValueError("nothing is left")
 
     try:
+        with pytest.raises(TypeError, match="^spill: "):
+            tarn.Spiller(5)
         with pytest.raises(TypeError):
             copy.copy(tarn.Spiller(spill))
         for spiller in list(tarn.spilling._spillers.values()):

@@ -27,6 +27,8 @@ def test_pages_come_and_go():
             pages.commit(PAGE, PAGE)
         with pytest.raises(tarn.InvalidArgumentError, match="whole pages"):
             pages.commit(0, 100)
+        with pytest.raises(tarn.InvalidArgumentError, match="outside the range"):
+            pages.commit(16 * PAGE, PAGE)
         with pytest.raises(ValueError, match="offset"):
             pages.commit(-PAGE, PAGE)
     assert repr(pages) == "<tarn.Range, closed>"
@@ -59,6 +61,27 @@ def test_held_pages_stay():
     pages.unhold(0, PAGE)
     pages.decommit(0, PAGE)
     pages.close()
+
+
+def test_wrong_arguments_are_named():
+    for arguments in ({"pool": 5}, {"tag": 5}, {"tag": 0}, {"page": "x"}):
+        with pytest.raises(TypeError, match=f"^{next(iter(arguments))}: "):
+            tarn.Range(PAGE, **arguments)
+    pool = tarn.Pool()
+    pool.close()
+    with pytest.raises(tarn.InvalidArgumentError, match="the pool was closed"):
+        tarn.Range(PAGE, pool=pool)
+    pages = tarn.Range(PAGE)
+    pages.commit(0, PAGE)
+    for graph in ("x", b"x", 1.5):
+        for call in (lambda: pages.hold(0, PAGE, graph), lambda: tarn.graph_check(graph), lambda: tarn.remember_graph(graph)):
+            with pytest.raises(TypeError, match="^graph: "):
+                call()
+    pages.decommit(0, PAGE)
+    pages.close()
+    for call in (lambda: pages.info, *(lambda call=call: call(0, PAGE) for call in (pages.commit, pages.decommit, pages.hold, pages.unhold))):
+        with pytest.raises(tarn.InvalidArgumentError, match="the range was closed"):
+            call()
 
 
 def test_a_range_is_neither_an_array_nor_copied():

@@ -7,6 +7,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from typing import Any, List, NamedTuple, Optional, Union
 
 from . import _c
+from ._integers import integer
 from ._library import lib
 from .devices import StreamLike, stream_value
 from .errors import Callbacks, check
@@ -18,6 +19,11 @@ _VERDICTS = ("clean", "unknown", "suspicious")
 
 #: The vendor's handle of a graph, a cudaGraph_t or hipGraph_t: a number, or what ctypes makes of one.
 GraphHandle = Union[int, c_void_p]
+
+
+def graph_pointer(graph: GraphHandle) -> c_void_p:
+    """A handle for C. ctypes would pass the address of a string."""
+    return graph if isinstance(graph, c_void_p) else c_void_p(integer("graph", graph))
 
 
 class GraphReference(NamedTuple):
@@ -67,7 +73,7 @@ def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remem
     summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
     callbacks = Callbacks()
     callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
-    callbacks.check(lib.tarn_graph_check(graph, byref(options), callback, None, byref(summary)))
+    callbacks.check(lib.tarn_graph_check(None if graph is None else graph_pointer(graph), byref(options), callback, None, byref(summary)))
     return GraphCheck(_VERDICTS[summary.verdict], findings, summary.remembered, summary.nodes, summary.references, summary.unproven,
                       summary.unseen)
 
@@ -84,7 +90,7 @@ def remember_graph(graph: GraphHandle) -> int:
     """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
     just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""
     number = c_uint64()
-    check(lib.tarn_graph_remember(graph, byref(number)))
+    check(lib.tarn_graph_remember(graph_pointer(graph), byref(number)))
     return number.value
 
 

@@ -36,6 +36,9 @@ class Spiller(Owning):
     counts as False. It takes part until close(), whether the object is kept or not."""
 
     def __init__(self, spill: Callable[[Shortage], Any], *, device: DeviceLike = None) -> None:
+        if not callable(spill):
+            raise TypeError(f"spill: a function is wanted, not {spill!r:.100}")
+
         def call(at: Any, _user: Any) -> bool:
             of = at.contents
             try:

@@ -26,10 +26,13 @@ static tarn_status find_pages(struct tarn_range *range, size_t offset, size_t by
                               struct call *call)
 {
     size_t size = range->page_size, all = range->pages * size;
-    if (!bytes || (offset | bytes) % size || offset > all || bytes > all - offset)
+    if (!bytes || (offset | bytes) % size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%zu bytes at offset %zu are not whole pages of %zu in a range of %zu", bytes,
-                      offset, size, all);
+                      "%zu bytes at offset %zu are not whole pages of %zu", bytes, offset, size);
+    if (offset > all || bytes > all - offset)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%zu bytes at offset %zu lie outside the range, which has %zu", bytes, offset,
+                      all);
     *call = (struct call){.range = range, .first = offset / size, .end = (offset + bytes) / size};
     return TARN_OK;
 }
