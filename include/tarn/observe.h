@@ -41,7 +41,8 @@ typedef struct tarn_mapping {
 typedef struct tarn_shortage {
     size_t requested; /* bytes needed in one range, rounded */
     size_t reserved;  /* bytes that tarn has reserved on the device */
-    size_t limit;     /* bytes that it may reserve; TARN_NO_LIMIT: no limit */
+    size_t limit;     /* bytes that it may reserve, now if no limit is set and the device is
+                         integrated, or paged by the system; TARN_NO_LIMIT: no limit */
     size_t free;      /* bytes that the driver reports free */
     size_t total;     /* bytes of the device */
     int device;       /* the device */

@@ -131,6 +131,45 @@ static void a_limit_that_was_set_takes_its_place(void)
     machine_files_end();
 }
 
+/* What an observer was told last. */
+static tarn_shortage told;
+
+static bool hear(const tarn_shortage *shortage, void *user)
+{
+    (void)user;
+    told = *shortage;
+    return false;
+}
+
+static void is_told(size_t size)
+{
+    tarn_observer observer = 0;
+    tarn_observer_options options = {.size = sizeof options, .device = 0, .out_of_memory = hear};
+    void *none = NULL;
+    OK(tarn_observer_add(&options, &observer));
+    GIVES(tarn_alloc_on(stream, size, &none), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_observer_remove(observer));
+    CHECK(told.requested == size && told.reserved < told.limit);
+    CHECK(told.reserved + size > told.limit);
+}
+
+/* Observers learn of the limit that refuses, though none is set. */
+static void observers_learn_what_the_machine_has(void)
+{
+    begin("orin", MEMORY);
+    void *block = alloc_on(stream, 200 * MIB);
+    machine_has(RESERVE + 100 + 300, TOTAL); /* of which `taken` are not counted as available */
+    is_told(300 * MIB);
+    CHECK(told.limit == 400 * MIB);
+    OK(tarn_device_limit_set(0, 250 * MIB));
+    is_told(100 * MIB);
+    CHECK(told.limit == 250 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
 /* The machine's memory moves at random, and calls of the driver fail. A request is served or
  * refused, live blocks keep their contents, and no claim is left. */
 static void a_limit_that_moves(void)
@@ -195,6 +234,17 @@ static void is_not_paged(size_t size)
     GIVES(tarn_alloc_on(stream, size, &block), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!block && strstr(tarn_last_error(), "the limit is what the driver says is free") &&
           strstr(tarn_last_error(), "lets the system page"));
+}
+
+static void observers_learn_what_is_not_paged(void)
+{
+    begin_wsl2();
+    void *block = alloc_on(stream, MEMORY - 20 * MIB);
+    is_told(40 * MIB);
+    CHECK(told.limit == MEMORY && told.free == MEMORY - told.reserved);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+    machine_files_end();
 }
 
 static void growth_stops_before_the_system_pages(void)
@@ -502,6 +552,8 @@ int main(void)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         CHILD_TEST(the_arena_leaves_addresses_to_others),
 #endif
+        CHILD_TEST(observers_learn_what_the_machine_has),
+        CHILD_TEST(observers_learn_what_is_not_paged),
         CHILD_TEST(an_orin_has_plain_segments),
         CHILD_TEST(an_orin_has_virtual_pools_and_ranges),
         CHILD_TEST(an_orin_with_virtual_segments_has_fewer_addresses),

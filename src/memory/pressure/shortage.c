@@ -559,6 +559,26 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
+/* Fills in what is reserved, and the limit: that of the pool or the device, or where none is set
+ * what an integrated or a paged device may reserve now. */
+static void note_limit(tarn_shortage *shortage, const struct store *store)
+{
+    struct arena *arena = store->arena;
+    const struct driver_properties *known = &arena->device->properties;
+    struct machine_memory machine = {0};
+    bool fills = known->fills_machine && machine_memory_get(&machine);
+    mutex_lock(&arena->lock);
+    size_t limit = arena->limit;
+    shortage->reserved = arena->reserved;
+    if (limit == SIZE_MAX && fills)
+        limit = arena->reserved +
+                (machine.available > machine.reserve ? machine.available - machine.reserve : 0);
+    else if (limit == SIZE_MAX && known->paged)
+        limit = arena->reserved + shortage->free;
+    shortage->limit = store->limit < limit ? store->limit : limit;
+    mutex_unlock(&arena->lock);
+}
+
 bool shortage_helped(const struct store *store, uint32_t place, size_t size)
 {
     struct arena *arena = store->arena;
@@ -576,10 +596,7 @@ bool shortage_helped(const struct store *store, uint32_t place, size_t size)
     if (trace_is_on())
         trace_event(TRACE_oom, place, shortage.free, size, 0);
     shortage.rejected = ladder_rejects(arena, store, size);
-    mutex_lock(&arena->lock);
-    shortage.reserved = arena->reserved;
-    shortage.limit = store->limit < arena->limit ? store->limit : arena->limit;
-    mutex_unlock(&arena->lock);
+    note_limit(&shortage, store);
     /* An observer may have raised the limit. What none of them can serve is not tried again, so
      * that they do not give everything up for it. */
     return observe_out_of_memory(&shortage) && !ladder_is_hopeless(arena, store, size);
