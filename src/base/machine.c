@@ -114,8 +114,8 @@ static bool counts_memory(const char *controllers)
     return false;
 }
 
-/* /proc/self/cgroup has a line for each hierarchy: number, controllers, path. Version 2 is number 0,
- * without controllers. Either version, or both, may have the controller for memory. */
+/* /proc/self/cgroup has a line for each hierarchy: number, controllers, path. Version 2 has the
+ * number 0 and no controllers. Either version, or both, may have the controller for memory. */
 static void look_at_groups(struct machine_memory *memory)
 {
     char lines[TEXT], root[] = "", *own = root, *own_old = root, *rest = NULL;
