@@ -11,8 +11,8 @@ cache = [tarn.alloc(10 << 20, tag="cache") for _ in range(5)]
 
 
 def spill(shortage: tarn.Shortage) -> bool:
-    if not cache:
-        return False  # nothing left: the request fails
+    if shortage.rejected or not cache:
+        return False  # nothing can serve it, or nothing is left: the request fails
     cache.pop().close()
     return True
 

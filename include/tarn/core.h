@@ -116,8 +116,10 @@ typedef struct tarn_alloc_options {
 
     /* Nanoseconds that the call may wait for work of streams and for other threads, in all; 0: as
      * long as it helps; TARN_NO_WAIT: not at all. A call with a bound may still map memory, but
-     * does not compact. The driver's own calls are not bounded: its free of a plain segment waits
-     * for the device, and HIP's map and unmap for the legacy stream. */
+     * does not compact. The driver's own calls and observers (observe.h) are not bounded: the
+     * driver's free of a plain segment waits for the device, and HIP's map and unmap for the legacy
+     * stream. A growth that has begun makes all its driver calls, also after the bound. What
+     * observers free may have to wait for work, and then serves a later call. */
     uint64_t wait;
 } tarn_alloc_options;
 
@@ -130,7 +132,8 @@ typedef struct tarn_alloc_options {
  *                                 another device
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device
  *   TARN_ERROR_NOT_READY          with `wait`: memory would be there after a longer wait, or other
- *                                 threads are moving memory; nothing was reported as a shortage */
+ *                                 threads are moving memory; this is not counted as a shortage,
+ *                                 though observers may have been asked */
 TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 
 /* Frees a block in the order of the stream that it was allocated for, even if that stream was

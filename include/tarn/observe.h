@@ -41,11 +41,13 @@ typedef struct tarn_mapping {
 typedef struct tarn_shortage {
     size_t requested; /* bytes needed in one range, rounded */
     size_t reserved;  /* bytes that tarn has reserved on the device */
-    size_t limit;     /* bytes that it may reserve; TARN_NO_LIMIT: no limit */
+    size_t limit;     /* bytes that it may reserve, now if no limit is set and the device is
+                         integrated, or paged by the system; TARN_NO_LIMIT: no limit */
     size_t free;      /* bytes that the driver reports free */
     size_t total;     /* bytes of the device */
     int device;       /* the device */
-    bool rejected;    /* larger than the device or the limit: nothing was tried */
+    bool rejected;    /* larger than the device or the limit: nothing was tried, and what is freed
+                         does not serve it */
 } tarn_shortage;
 
 /* The callbacks of an observer; NULL for events that it does not need. Observers are called in the
@@ -67,9 +69,11 @@ typedef struct tarn_shortage {
  * more than TARN_MAX_SIZE bytes were requested. Both run in the thread that asked. They free what
  * they can, and return whether they freed anything: then tarn searches again. `out_of_memory` is
  * called again as long as an observer returns true and the memory does not suffice, so an observer
- * that has nothing left must return false. What it frees serves the request when it is idle, for
- * which the request waits. Both may call any tarn function except tarn_shutdown(). While one of
- * them runs, neither is called again in its thread. */
+ * that has nothing left must return false. A request that is larger than the device or a limit is
+ * reported once; it is tried again only if an observer has raised the limit. What an observer
+ * frees serves the request when it is idle, for which the request waits. Both may call any tarn
+ * function except tarn_shutdown(). While one of them runs, neither is called again in its
+ * thread. */
 typedef struct tarn_observer_options {
     size_t size; /* sizeof(tarn_observer_options) */
     int device;  /* the device, or TARN_ALL_DEVICES */

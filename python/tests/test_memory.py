@@ -319,6 +319,8 @@ def test_a_spiller_is_asked_until_the_request_has_room(capsys):
         raise ValueError("nothing is left")
 
     try:
+        with pytest.raises(TypeError, match="^spill: "):
+            tarn.Spiller(5)
         with pytest.raises(TypeError):
             copy.copy(tarn.Spiller(spill))
         for spiller in list(tarn.spilling._spillers.values()):
@@ -338,6 +340,30 @@ def test_a_spiller_is_asked_until_the_request_has_room(capsys):
         block.close()
     finally:
         tarn.limit(2**64 - 1)
+
+
+def test_a_request_that_cannot_succeed_leaves_the_cache():
+    tarn.limit(64 << 20)
+    cache = [tarn.alloc(10 << 20) for _ in range(5)]
+    asked = []
+
+    def spill(shortage):
+        asked.append(shortage.rejected)
+        if cache:
+            cache.pop().close()
+            return True
+        return False
+
+    try:
+        with tarn.Spiller(spill), pytest.raises(tarn.OutOfMemoryError):
+            tarn.alloc(1 << 30)
+        assert asked == [True] and len(cache) == 4
+        with tarn.Spiller(spill), tarn.alloc(30 << 20):
+            assert asked[1:] and not any(asked[1:])
+    finally:
+        tarn.limit(2**64 - 1)
+        for block in cache:
+            block.close()
 
 
 def test_an_allocation_may_refuse_to_wait():

@@ -86,23 +86,53 @@ static void look_at_group(struct machine_memory *memory, const char *folder, boo
     take_least(memory, most > used ? most - used : 0, most);
 }
 
-/* Every group from the process's own up to the root. In a container the own one may be its root. */
-static void look_at_groups(struct machine_memory *memory)
+/* Looks at `group` below `root`, and at each group above it up to `root`, which is that of a
+ * container whose own group has a path of the machine. A group that cannot be read is passed over.
+ * `group` is cut off. */
+static void look_at_branch(struct machine_memory *memory, const char *root, char *group,
+                           bool is_old)
 {
-    char own[TEXT], folder[PATH_MAX];
-    const char *line = read_text("", "/proc/self/cgroup", own);
-    char *group = strncmp(line, "0::", 3) == 0 ? own + 3 : own;
-    group[strcspn(group, "\n")] = '\0';
-    if (group == own)
-        *group = '\0';
+    char folder[PATH_MAX];
     for (size_t length = strlen(group) + 1; length-- > 0;) {
         if (group[length] && group[length] != '/')
             continue;
         group[length] = '\0';
-        if (snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", group) < (int)sizeof folder)
-            look_at_group(memory, folder, false);
+        if (snprintf(folder, sizeof folder, "%s%s", root, group) < (int)sizeof folder)
+            look_at_group(memory, folder, is_old);
     }
-    look_at_group(memory, "/sys/fs/cgroup/memory", true);
+}
+
+/* Whether a list of controllers, separated by commas, has the one for memory. */
+static bool counts_memory(const char *controllers)
+{
+    static const char name[] = "memory";
+    for (const char *at = controllers; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strcspn(at, ",") == sizeof name - 1 && strncmp(at, name, sizeof name - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* /proc/self/cgroup has a line for each hierarchy: number, controllers, path. Version 2 has the
+ * number 0 and no controllers. Either version, or both, may have the controller for memory. */
+static void look_at_groups(struct machine_memory *memory)
+{
+    char lines[TEXT], root[] = "", *own = root, *own_old = root, *rest = NULL;
+    (void)read_text("", "/proc/self/cgroup", lines);
+    for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = '\0';
+        if (strcmp(line, "0:") == 0)
+            own = path;
+        else if (counts_memory(controllers + 1))
+            own_old = path;
+    }
+    look_at_branch(memory, "/sys/fs/cgroup", own, false);
+    look_at_branch(memory, "/sys/fs/cgroup/memory", own_old, true);
 }
 
 bool machine_memory_get(struct machine_memory *memory)

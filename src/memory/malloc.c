@@ -43,6 +43,7 @@
 #include "memory/heap/help.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/parked.h"
+#include "memory/heap/traced.h"
 #include "memory/plan/plan.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
@@ -317,7 +318,7 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
         if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own)
             other = spare_block_alloc(heap, request, address, &size);
     } while (status == TARN_ERROR_OUT_OF_MEMORY && !other &&
-             shortage_helped(heap->store, heap, request->size));
+             shortage_helped(heap->store, trace_is_on() ? heap_place(heap) : 0, request->size));
     if (other)
         status = TARN_OK;
     else if (status == TARN_ERROR_OUT_OF_MEMORY)

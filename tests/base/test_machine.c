@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -54,17 +55,75 @@ static void the_group_with_the_least_room_decides(void)
     machine_files_end();
 }
 
-static void older_groups_count_too(void)
+/* A group of version 1 with a limit in MiB, which uses 300 MiB; 0: none. */
+static void old_group(const char *group, size_t limit)
+{
+    char path[160], text[32];
+    snprintf(path, sizeof path, "sys/fs/cgroup/memory%s/memory.limit_in_bytes", group);
+    snprintf(text, sizeof text, "%zu\n", limit ? limit * MIB : (size_t)9223372036854771712);
+    machine_file(path, text);
+    snprintf(path, sizeof path, "sys/fs/cgroup/memory%s/memory.usage_in_bytes", group);
+    machine_file(path, "314572800\n");
+}
+
+/* The path is the machine's, and the mounted folder the container's. */
+static void a_container_sees_its_older_group_as_the_root(void)
 {
     machine_files_begin();
     machine_has(1000, 3200);
     machine_file("proc/self/cgroup", "9:memory:/docker/1\n0::/docker/1\n");
-    machine_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    machine_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "314572800\n");
+    old_group("", 0);
     is(1000, 100);
-    machine_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "671088640\n");
+    old_group("", 640);
     machine_file("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 104857600\n");
     is(440, 20);
+    machine_files_end();
+}
+
+static void older_groups_count_up_to_the_root(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "12:cpuset:/else\n11:memory_not,xmemory:/else\n"
+                                     "9:hugetlb,memory:/above/own\n1:name=systemd:/else\n");
+    old_group("", 0);
+    old_group("/else", 400);
+    old_group("/above", 0);
+    is(1000, 100);
+    old_group("/above/own", 640);
+    is(340, 20);
+    old_group("/above", 480);
+    is(180, 15);
+    machine_files_end();
+}
+
+/* Both versions are mounted: version 1 counts memory, and version 2 comes last. */
+static void both_versions_count(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "5:memory:/old\n1:name=systemd:/else\n0::/new\n");
+    old_group("/old", 640);
+    is(340, 20);
+    machine_file("sys/fs/cgroup/new/memory.max", "503316480\n"); /* 480 MiB */
+    machine_file("sys/fs/cgroup/new/memory.current", "314572800\n");
+    is(180, 15);
+    old_group("/old", 320);
+    is(20, 10);
+    machine_files_end();
+}
+
+/* So a container's own group may be named from outside, and only the root be there. */
+static void the_root_counts_where_the_own_group_is_not_there(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "0::/../../elsewhere/1\n");
+    machine_file("sys/fs/cgroup/memory.max", "671088640\n");
+    machine_file("sys/fs/cgroup/memory.current", "314572800\n");
+    is(340, 20);
+    CHECK(machine_file_remove("proc/self/cgroup"));
+    is(340, 20);
     machine_files_end();
 }
 
@@ -118,7 +177,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(the_kernel_says_what_is_available),
         CHILD_TEST(the_group_with_the_least_room_decides),
-        CHILD_TEST(older_groups_count_too),
+        CHILD_TEST(a_container_sees_its_older_group_as_the_root),
+        CHILD_TEST(older_groups_count_up_to_the_root),
+        CHILD_TEST(both_versions_count),
+        CHILD_TEST(the_root_counts_where_the_own_group_is_not_there),
         CHILD_TEST(claims_add_up),
         CHILD_TEST(wsl2_shows_in_two_ways),
         CHILD_TEST(addresses_have_so_many_bits),

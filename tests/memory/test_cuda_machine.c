@@ -131,6 +131,45 @@ static void a_limit_that_was_set_takes_its_place(void)
     machine_files_end();
 }
 
+/* What an observer was told last. */
+static tarn_shortage told;
+
+static bool hear(const tarn_shortage *shortage, void *user)
+{
+    (void)user;
+    told = *shortage;
+    return false;
+}
+
+static void is_told(size_t size)
+{
+    tarn_observer observer = 0;
+    tarn_observer_options options = {.size = sizeof options, .device = 0, .out_of_memory = hear};
+    void *none = NULL;
+    OK(tarn_observer_add(&options, &observer));
+    GIVES(tarn_alloc_on(stream, size, &none), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_observer_remove(observer));
+    CHECK(told.requested == size && told.reserved < told.limit);
+    CHECK(told.reserved + size > told.limit);
+}
+
+/* Observers learn of the limit that refuses, though none is set. */
+static void observers_learn_what_the_machine_has(void)
+{
+    begin("orin", MEMORY);
+    void *block = alloc_on(stream, 200 * MIB);
+    machine_has(RESERVE + 100 + 300, TOTAL); /* of which `taken` are not counted as available */
+    is_told(300 * MIB);
+    CHECK(told.limit == 400 * MIB);
+    OK(tarn_device_limit_set(0, 250 * MIB));
+    is_told(100 * MIB);
+    CHECK(told.limit == 250 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
 /* The machine's memory moves at random, and calls of the driver fail. A request is served or
  * refused, live blocks keep their contents, and no claim is left. */
 static void a_limit_that_moves(void)
@@ -195,6 +234,17 @@ static void is_not_paged(size_t size)
     GIVES(tarn_alloc_on(stream, size, &block), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!block && strstr(tarn_last_error(), "the limit is what the driver says is free") &&
           strstr(tarn_last_error(), "lets the system page"));
+}
+
+static void observers_learn_what_is_not_paged(void)
+{
+    begin_wsl2();
+    void *block = alloc_on(stream, MEMORY - 20 * MIB);
+    is_told(40 * MIB);
+    CHECK(told.limit == MEMORY && told.free == MEMORY - told.reserved);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+    machine_files_end();
 }
 
 static void growth_stops_before_the_system_pages(void)
@@ -412,6 +462,43 @@ static void an_orin_has_plain_segments(void)
     OK(tarn_free(alloc_on(stream, 200 * MIB)));
     GIVES(tarn_range_create(&options, MIB, &range), TARN_ERROR_NOT_SUPPORTED);
     CHECK(!range && strstr(tarn_last_error(), "plain segments"));
+    CHECK(strstr(tarn_last_error(), "TARN_SEGMENTS_VIRTUAL"));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+static void an_orin_has_virtual_pools_and_ranges(void)
+{
+    tarn_range *range = NULL;
+    void *more = NULL;
+    begin("orin", 64 * 1024 * MIB);
+    machine_has(60 * 1024, 64 * 1024);
+    tarn_pool *pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
+    CHECK(arena_if_used(0)->size == (size_t)16 * 1024 * MIB);
+    tarn_range_options options = {.size = sizeof options, .pool = pool};
+    OK(tarn_range_create(&options, (size_t)24 * 1024 * MIB, &range));
+    OK(tarn_range_commit(range, 0, 64 * MIB, stream));
+    void *block = alloc_in(pool, stream, 200 * MIB);
+    CHECK(calls_of(0, "map") > 0);
+    verify(0);
+    /* More than there are addresses, and less than there is memory */
+    GIVES(tarn_pool_alloc(pool, stream, (size_t)20 * 1024 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "of addresses are left in a row"));
+    OK(tarn_free(block));
+    OK(tarn_range_decommit(range, 0, 64 * MIB, stream));
+    OK(tarn_range_destroy(range));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
+/* The settings ask for it. */
+static void an_orin_with_virtual_segments_has_fewer_addresses(void)
+{
+    CHECK(setenv("TARN_ALLOC_CONF", "segments:virtual", 1) == 0);
+    begin("orin", 64 * 1024 * MIB);
+    OK(tarn_free(alloc_on(stream, 200 * MIB)));
+    CHECK(calls_of(0, "map") > 0 && arena_if_used(0)->size == (size_t)16 * 1024 * MIB);
     nothing_is_left(0);
     machine_files_end();
 }
@@ -465,7 +552,11 @@ int main(void)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         CHILD_TEST(the_arena_leaves_addresses_to_others),
 #endif
+        CHILD_TEST(observers_learn_what_the_machine_has),
+        CHILD_TEST(observers_learn_what_is_not_paged),
         CHILD_TEST(an_orin_has_plain_segments),
+        CHILD_TEST(an_orin_has_virtual_pools_and_ranges),
+        CHILD_TEST(an_orin_with_virtual_segments_has_fewer_addresses),
         CHILD_TEST(processes_without_memory_are_not_named),
         CHILD_TEST(a_monitor_may_say_nothing),
     };

@@ -501,6 +501,50 @@ static void a_request_that_stays_short_fails_with_the_text_of_the_end(void **sta
     nothing_is_left(0);
 }
 
+/* The limit that the observer sets at its first call; 0: none. */
+static size_t raised;
+
+static bool spill_blindly(const tarn_shortage *seen, void *user)
+{
+    (void)seen;
+    (void)user;
+    if (!spare.asked++ && raised)
+        OK(tarn_device_limit_set(0, raised));
+    if (!spare.count)
+        return false;
+    OK(tarn_free(spare.blocks[--spare.count]));
+    return true;
+}
+
+/* What no memory can serve costs at most one answer, unless that raises the limit. */
+static void a_request_that_cannot_succeed_does_not_spill_everything(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.out_of_memory = spill_blindly});
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    void *none = NULL;
+    for (spare.count = 0; spare.count < 4; spare.count++)
+        spare.blocks[spare.count] = alloc_on(own, DEVICE / 8);
+    spare.asked = 0;
+    GIVES(tarn_alloc_on(own, 2 * DEVICE, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(spare.asked == 1 && spare.count == 3);
+    OK(tarn_pool_limit_set(pool, DEVICE / 8));
+    GIVES(tarn_pool_alloc(pool, own, DEVICE / 4, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(spare.asked == 2 && spare.count == 2);
+
+    OK(tarn_device_limit_set(0, DEVICE / 2));
+    spare.asked = 0;
+    raised = DEVICE - PIECE;
+    void *block = alloc_on(own, DEVICE - PIECE);
+    raised = 0;
+    CHECK(spare.asked == 2 && spare.count == 0);
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(observer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static tarn_pool *ending;
 
 static bool end_pool(int device, size_t bytes, void *user)
@@ -790,6 +834,7 @@ int main(void)
         cmocka_unit_test(only_the_requested_device_is_reported),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(an_out_of_memory_is_reported_with_its_numbers),
+        cmocka_unit_test(a_request_that_cannot_succeed_does_not_spill_everything),
         cmocka_unit_test(what_is_freed_before_a_failure_serves_the_request),
         cmocka_unit_test(a_request_that_stays_short_fails_with_the_text_of_the_end),
         cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),

@@ -48,8 +48,10 @@ static void pages_are_whole_and_each_is_committed_once(void)
                                     {7 * PAGE, 2 * PAGE},
                                     {SIZE_MAX - PAGE + 1, PAGE},
                                     {0, SIZE_MAX - PAGE + 1}};
+    const size_t parts = 3; /* the first ones are no whole pages; the others lie outside */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         GIVES(tarn_range_commit(range, bad[i][0], bad[i][1], stream), TARN_ERROR_INVALID_ARGUMENT);
+        CHECK(strstr(tarn_last_error(), i < parts ? "are not whole pages" : "outside the range"));
         GIVES(tarn_range_decommit(range, bad[i][0], bad[i][1], stream),
               TARN_ERROR_INVALID_ARGUMENT);
         GIVES(tarn_range_hold(range, bad[i][0], bad[i][1], NULL), TARN_ERROR_INVALID_ARGUMENT);

@@ -191,6 +191,42 @@ static void observers_are_asked_before_growth(void)
     end(range);
 }
 
+static void *cached[4];
+static size_t left, times;
+
+static bool spill(const tarn_shortage *shortage, void *user)
+{
+    (void)user;
+    times++;
+    CHECK(shortage->rejected && shortage->requested > 24 * MIB);
+    if (!left)
+        return false;
+    OK(tarn_free(cached[--left]));
+    return true;
+}
+
+static void a_commit_that_cannot_succeed_does_not_spill_everything(void)
+{
+    start();
+    tarn_observer observer;
+    tarn_range *range = range_of(NULL, 2 * MEMORY);
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = TARN_ALL_DEVICES,
+                                                  .out_of_memory = spill},
+                         &observer));
+    for (left = 0; left < 4; left++)
+        cached[left] = alloc_on(stream, 4 * MIB);
+    GIVES(tarn_range_commit(range, 0, 2 * MEMORY, stream), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(times == 1 && left == 3);
+    OK(tarn_device_limit_set(0, 24 * MIB));
+    GIVES(tarn_range_commit(range, 0, 26 * MIB, stream), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(times == 2 && left == 2);
+    OK(tarn_observer_remove(observer));
+    while (left)
+        OK(tarn_free(cached[--left]));
+    end(range);
+}
+
 static void observers_know_what_is_mapped(void)
 {
     start();
@@ -472,6 +508,7 @@ int main(void)
         CHILD_TEST(held_pages_stay),
         CHILD_TEST(debug_mode_unmaps_what_is_idle),
         CHILD_TEST(observers_are_asked_before_growth),
+        CHILD_TEST(a_commit_that_cannot_succeed_does_not_spill_everything),
         CHILD_TEST(observers_know_what_is_mapped),
         CHILD_TEST(peers_reach_pages),
         CHILD_TEST(a_sleep_says_what_stays),

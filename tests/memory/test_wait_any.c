@@ -200,6 +200,40 @@ static void a_request_may_refuse_to_wait(void **state)
     end();
 }
 
+/* Frees a block that work of another stream uses, after a while. */
+static bool free_used(const tarn_shortage *shortage, void *user)
+{
+    void **block = user;
+    (void)shortage;
+    if (!*block)
+        return false;
+    time_pass(SOON);
+    OK(tarn_free_on(*block, streams[0]));
+    *block = NULL;
+    return true;
+}
+
+/* They run, take their time, and what they free serves a later call. */
+static void observers_are_asked_by_a_request_that_does_not_wait(void **state)
+{
+    (void)state;
+    tarn_observer observer = 0;
+    void *block = NULL, *all = alloc_on(own, 240 * MIB);
+    tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .user = &all, .out_of_memory = free_used};
+    OK(tarn_observer_add(&options, &observer));
+    tarn_stats before = stats_of(0);
+    uint64_t start = time_now();
+    work_on(streams[0], all, 240 * MIB, LATE);
+    GIVES(alloc_within(own, TARN_NO_WAIT, 100 * MIB, &block), TARN_ERROR_NOT_READY);
+    CHECK(!all && time_now() - start == SOON && stats_of(0).num_ooms == before.num_ooms);
+    time_pass(LATE);
+    OK(alloc_within(own, TARN_NO_WAIT, 100 * MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(observer));
+    end();
+}
+
 /* One bound for the whole request, however many waits it takes. */
 static void a_request_waits_as_long_as_it_may(void **state)
 {
@@ -273,6 +307,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_waits_for_the_first_that_ends),
         cmocka_unit_test(a_driver_is_asked_with_growing_pauses),
         cmocka_unit_test(a_request_may_refuse_to_wait),
+        cmocka_unit_test(observers_are_asked_by_a_request_that_does_not_wait),
         cmocka_unit_test(a_request_waits_as_long_as_it_may),
         cmocka_unit_test(another_threads_moves_are_waited_for_as_long_as_allowed),
     };

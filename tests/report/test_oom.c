@@ -89,6 +89,27 @@ static void a_snapshot_and_a_text_are_left(void)
     rmdir(folder);
 }
 
+static void a_commit_of_a_range_leaves_them_too(void)
+{
+    static char buffer[1 << 20];
+    begin();
+    OK(tarn_trace_start(NULL));
+    tarn_range *range = NULL;
+    OK(tarn_range_create(NULL, 128 * MIB, &range));
+    OK(tarn_range_commit(range, 0, 20 * MIB, stream));
+    GIVES(tarn_range_commit(range, 20 * MIB, 100 * MIB, stream), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "A snapshot is in ") && strstr(tarn_last_error(), folder));
+    CHECK(strstr(tarn_last_error(), "The cause: "));
+    CHECK(files() == 2);
+    content(1, "txt", buffer, sizeof buffer);
+    CHECK(strstr(buffer, "a commit of a range needs 100 MiB on device 0"));
+    size_t size = content(1, "pickle", buffer, sizeof buffer);
+    CHECK(memmem(buffer, size, "device_free", 11)); /* the trace has the error too */
+    rmdir(folder);
+    OK(tarn_range_decommit(range, 0, 20 * MIB, stream));
+    OK(tarn_range_destroy(range));
+}
+
 static void so_many_and_no_more(void)
 {
     char buffer[64];
@@ -134,6 +155,7 @@ int main(void)
     unsetenv("TARN_TRACE");
     const struct CMUnitTest tests[] = {
         CHILD_TEST(a_snapshot_and_a_text_are_left),
+        CHILD_TEST(a_commit_of_a_range_leaves_them_too),
         CHILD_TEST(so_many_and_no_more),
         CHILD_TEST(a_folder_that_is_not_there_is_said_and_changes_nothing),
         CHILD_TEST(a_full_disk_leaves_no_half_file),

@@ -42,8 +42,14 @@ card mig 'a MIG instance, capability 9.0'
 card mps 'shared by MPS, capability 9.0'
 card gh200 'coherent, capability 9.0'
 [ -n "${TARN_SANITIZE:-}" ] || card va39 'addresses of 39 bits, capability 7.5'
-run 0 "$tarn" sim --card apu --driver hip --device-memory 1G -- "$tarn" check
-says out '^device 0: AMD Radeon 8060S, .* free), integrated, capability 11.5'
+for driver in '' --driver=hip; do # which is AMD's own
+    # shellcheck disable=SC2086 # no word where there is none
+    run 0 "$tarn" sim --card apu $driver --device-memory 1G -- "$tarn" check
+    says out '^device 0: AMD Radeon 8060S, .* free), integrated, capability 11.5'
+done
+run 0 "$tarn" sim --card apu --driver cuda env && says out '^TARN_DRIVER=cuda$'
+TARN_DRIVER=host run 0 "$tarn" sim --card apu env && says out '^TARN_DRIVER=host$'
+run 0 "$tarn" sim --card apu --card thor env && lacks out '^TARN_DRIVER='
 run 0 "$tarn" sim --card wsl2 --device-memory 1G -- "$tarn" check --json
 says out '"paged": true' && says out '"coherent": false' && says out '"address_bits": 4[78]'
 for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done

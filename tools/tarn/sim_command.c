@@ -47,7 +47,7 @@ static const char help[] =
     "      --driver NAME            The driver for tarn in COMMAND, unless TARN_DRIVER is set: "
     "auto, cuda, hip or "
     "host\n"
-    "                               (auto)\n"
+    "                               (auto; with the card apu hip)\n"
     "      --path                   Print the folder of the simulated libraries, and run nothing\n"
     "  -h, --help                   Show this help\n"
     "\n"
@@ -66,7 +66,7 @@ static const char help[] =
     "      The same folder, by hand.\n";
 
 struct arguments {
-    const char *driver;
+    const char *driver, *card_driver; /* NULL: not given; none that the card needs */
     bool path;
     int status; /* COMMAND_OK, or COMMAND_FAILED if a variable could not be set */
 };
@@ -179,6 +179,8 @@ static bool take_card(void *arguments, const char *value)
     if (strcmp(value, "va39") == 0 &&
         setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)1 << 39, RLIM_INFINITY}))
         fprintf(stderr, "tarn sim: addresses cannot be limited: %s\n", strerror(errno));
+    /* AMD's, of which no other driver has anything to show. */
+    ((struct arguments *)arguments)->card_driver = strcmp(value, "apu") == 0 ? "hip" : NULL;
     return set(arguments, set_variable("TARN_SIM_CARD", value, false));
 }
 
@@ -276,7 +278,8 @@ static int become(char **command, const char *folder, const struct arguments *ar
     }
     int status = set_variable("LD_LIBRARY_PATH", path, false);
     free(path);
-    if (status == COMMAND_OK && arguments->driver && setenv("TARN_DRIVER", arguments->driver, 0))
+    const char *driver = arguments->driver ? arguments->driver : arguments->card_driver;
+    if (status == COMMAND_OK && driver && setenv("TARN_DRIVER", driver, 0))
         status = COMMAND_FAILED;
     if (status != COMMAND_OK)
         return status;

@@ -22,6 +22,11 @@ _VERDICTS = ("clean", "unknown", "suspicious")
 GraphHandle = Union[int, c_void_p]
 
 
+def graph_pointer(graph: GraphHandle) -> c_void_p:
+    """A handle for C. ctypes would pass the address of a string."""
+    return graph if isinstance(graph, c_void_p) else c_void_p(integer("graph", graph))
+
+
 class GraphReference(NamedTuple):
     """An address in tarn's memory that a graph contains."""
     certainty: str  #: that it is a fault: "certain", "likely", "perhaps", or "" where it is none
@@ -65,11 +70,6 @@ class GraphCheck(NamedTuple):
     perhaps: int
 
 
-def _handle(graph: Any) -> Any:
-    """A number that is no address is refused: ctypes would drop the bits that do not fit."""
-    return integer("graph", graph) if isinstance(graph, int) else graph
-
-
 def _reference(found: Any) -> GraphReference:
     return GraphReference(_CERTAINTIES[found.certainty], _STATES[found.state], found.node, found.depth, _KINDS[found.kind],
                           (found.kernel or b"").decode(errors="replace"), found.parameter, found.offset, found.address or 0, found.block,
@@ -88,7 +88,8 @@ def graph_check(graph: Optional[GraphHandle] = None, *, all: bool = False, remem
     summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
     callbacks = Callbacks()
     callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
-    callbacks.check(lib.tarn_graph_check(_handle(graph), byref(options), callback, None, byref(summary)))
+    handle = None if graph is None else graph_pointer(graph)
+    callbacks.check(lib.tarn_graph_check(handle, byref(options), callback, None, byref(summary)))
     counts = {name: getattr(summary, name) for name in GraphCheck._fields if name not in ("verdict", "findings")}
     return GraphCheck(verdict=_VERDICTS[summary.verdict], findings=findings, **counts)
 
@@ -105,7 +106,7 @@ def remember_graph(graph: GraphHandle) -> int:
     """Notes which blocks a graph refers to, and watches them: then graph_check() is certain of what is gone. At the end of the capture, or
     just before it with the handle that capture_graph() returns. The number names what is remembered when the graph is gone."""
     number = c_uint64()
-    check(lib.tarn_graph_remember(_handle(graph), byref(number)))
+    check(lib.tarn_graph_remember(graph_pointer(graph), byref(number)))
     return number.value
 
 

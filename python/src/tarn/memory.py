@@ -24,8 +24,10 @@ _ON_DEVICE = "device memory cannot be read by the host: copy it by CuPy, PyTorch
 
 def tag_number(text: Optional[str]) -> int:
     """The number of a tag; 0 for none."""
-    if not text:
+    if text is None or text == "":
         return 0
+    if not isinstance(text, str):
+        raise TypeError(f"tag: a string is wanted, not {text!r:.100}")
     tag = c_uint16()
     check(lib.tarn_tag_intern(text.encode(), byref(tag)))
     return tag.value

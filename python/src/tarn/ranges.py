@@ -11,7 +11,8 @@ from . import _c
 from ._integers import integer
 from ._library import lib
 from .devices import Device, StreamLike, stream_value
-from .errors import Owning, check
+from .errors import InvalidArgumentError, Owning, check
+from .graphs import GraphHandle, graph_pointer
 from .memory import tag_number
 from .pools import Pool, PoolId
 
@@ -31,10 +32,14 @@ class Range(Owning):
     """A range of addresses in which pages get memory by `commit()` and lose it by `decommit()`, in the order of a stream.
 
     The memory is that of `pool`, by default the current device's default pool. `page` is a multiple of the device's granule, which it is
-    by default. `tag` names the pages in traces and snapshots. Offsets and sizes are bytes, in whole pages. The range ends when the object is closed or collected, after the work of the
-    streams that its pages were committed for."""
+    by default. `tag` names the pages in traces and snapshots. Offsets and sizes are bytes, in whole pages. The range ends when the object is
+    closed or collected, after the work of the streams that its pages were committed for."""
 
     def __init__(self, nbytes: int, *, page: int = 0, pool: Optional[Pool] = None, tag: Optional[str] = None) -> None:
+        if pool is not None and not isinstance(pool, Pool):
+            raise TypeError(f"pool: a tarn.Pool is wanted, not {pool!r:.100}")
+        if pool is not None and not pool.pointer:
+            raise InvalidArgumentError("Range: the pool was closed")
         options = _c.tarn_range_options(size=sizeof(_c.tarn_range_options), pool=pool.pointer if pool is not None else None,
                                         page=integer("page", page), tag=tag_number(tag))
         self.pointer = c_void_p()
@@ -42,11 +47,16 @@ class Range(Owning):
         found = self.info
         self._address, self._device = found.address, found.device.index
 
+    def _open(self) -> c_void_p:
+        if not self.pointer:
+            raise InvalidArgumentError("the range was closed")
+        return self.pointer
+
     @property
     def info(self) -> RangeInfo:
         """The range's current state."""
         found = _c.tarn_range_info(size=sizeof(_c.tarn_range_info))
-        check(lib.tarn_range_info_get(self.pointer, byref(found)))
+        check(lib.tarn_range_info_get(self._open(), byref(found)))
         return RangeInfo(found.address, found.bytes, found.page, Device(found.device), PoolId(found.pool.first, found.pool.second),
                          found.committed, found.decommitted)
 
@@ -62,19 +72,19 @@ class Range(Owning):
 
     def commit(self, offset: int, nbytes: int, stream: StreamLike = None) -> None:
         """Gives pages memory, for work that is queued on `stream` from now on. Their contents are undefined."""
-        check(lib.tarn_range_commit(self.pointer, offset, nbytes, stream_value(stream, self._device)))
+        check(lib.tarn_range_commit(self._open(), offset, nbytes, stream_value(stream, self._device)))
 
     def decommit(self, offset: int, nbytes: int, stream: StreamLike = None) -> None:
         """Takes pages back, when the work that was queued on `stream` has ended. BusyError if a page is held."""
-        check(lib.tarn_range_decommit(self.pointer, offset, nbytes, stream_value(stream, self._device)))
+        check(lib.tarn_range_decommit(self._open(), offset, nbytes, stream_value(stream, self._device)))
 
-    def hold(self, offset: int, nbytes: int, graph: Optional[int] = None) -> None:
+    def hold(self, offset: int, nbytes: int, graph: Optional[GraphHandle] = None) -> None:
         """Holds committed pages: until a graph is gone, given by its handle, or without one until `unhold()`."""
-        check(lib.tarn_range_hold(self.pointer, offset, nbytes, graph))
+        check(lib.tarn_range_hold(self._open(), offset, nbytes, None if graph is None else graph_pointer(graph)))
 
     def unhold(self, offset: int, nbytes: int) -> None:
         """Ends one hold without a graph of the same pages."""
-        check(lib.tarn_range_unhold(self.pointer, offset, nbytes))
+        check(lib.tarn_range_unhold(self._open(), offset, nbytes))
 
     def __dlpack__(self, **_: Any) -> NoReturn:
         raise BufferError("a range is not an array, since its pages come and go: give a kernel the address, `ptr` and an offset")

@@ -18,9 +18,10 @@ class Shortage(NamedTuple):
     device: int
     requested: int  #: in one range, rounded
     reserved: int  #: that tarn has of the device
-    limit: int  #: that it may have; 2**64 - 1: no limit
+    limit: int  #: that it may have, now if none is set and the device is integrated or paged; 2**64 - 1: no limit
     free: int  #: that the driver reports
     total: int  #: of the device
+    rejected: bool  #: larger than the device or the limit: what is freed does not serve it
 
 
 _spillers: "Dict[int, Spiller]" = {}  # the library has the callbacks of these
@@ -30,14 +31,18 @@ class Spiller(Owning):
     """Calls `spill(shortage)` before a request fails for lack of memory, in the thread that asked.
 
     It frees what it can, and returns whether it freed anything; then tarn tries again, and calls it again while that does not suffice, so
-    with nothing left it must return False. It may call everything except shutdown(). What it raises is printed, and counts as False.
-    It takes part until close(), whether the object is kept or not."""
+    with nothing left it must return False. A request that is larger than the device or the limit is reported once (`shortage.rejected`),
+    and is tried again only if the callback has raised the limit. It may call everything except shutdown(). What it raises is printed, and
+    counts as False. It takes part until close(), whether the object is kept or not."""
 
     def __init__(self, spill: Callable[[Shortage], Any], *, device: DeviceLike = None) -> None:
+        if not callable(spill):
+            raise TypeError(f"spill: a function is wanted, not {spill!r:.100}")
+
         def call(at: Any, _user: Any) -> bool:
             of = at.contents
             try:
-                return bool(spill(Shortage(of.device, of.requested, of.reserved, of.limit, of.free, of.total)))
+                return bool(spill(Shortage(of.device, of.requested, of.reserved, of.limit, of.free, of.total, of.rejected)))
             except BaseException:
                 sys.excepthook(*sys.exc_info())
                 return False

@@ -27,15 +27,16 @@ static size_t granules(const struct arena *arena)
 }
 
 /* Reserves addresses of four times the device's memory, or fewer if the driver has fewer, or to
- * leave three quarters of the process's addresses to others. Fewer than the memory are no use:
- * plain segments can then use more of it. */
-static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *size)
+ * leave three quarters of the process's addresses to others. At least as many as the memory if
+ * `whole`. Otherwise it may be a part of that: the driver of an Orin refuses 32 GiB at once. */
+static tarn_status reserve(const struct arena *arena, bool whole, uintptr_t *base, size_t *size)
 {
     const struct driver_properties *known = &arena->device->properties;
-    size_t least = known->memory / arena->granule * arena->granule,
-           wanted = least * ARENA_ADDRESS_FACTOR;
+    size_t memory = known->memory / arena->granule * arena->granule,
+           least = whole ? memory : memory / ARENA_LEAST_PART,
+           wanted = memory * ARENA_ADDRESS_FACTOR;
     int bits = machine_address_bits();
-    while (bits > 2 && wanted >> (bits - 2) && wanted / 2 >= least)
+    while (bits > 2 && wanted >> (bits - 2) && wanted / 2 >= memory)
         wanted = wanted / 2 / arena->granule * arena->granule;
     if (wanted > known->address_limit)
         wanted = known->address_limit / arena->granule * arena->granule;
@@ -133,11 +134,11 @@ static void tables_unmap(struct arena *arena, size_t count)
 }
 
 /* Under arenas_lock. */
-static tarn_status addresses_create(struct arena *arena)
+static tarn_status addresses_create(struct arena *arena, bool whole)
 {
     uintptr_t base = 0;
     size_t size = 0;
-    tarn_status status = reserve(arena, &base, &size);
+    tarn_status status = reserve(arena, whole, &base, &size);
     if (status)
         return status;
     size_t count = size / arena->granule;
@@ -163,22 +164,24 @@ tarn_status arena_addresses(struct arena *arena)
     if (atomic_load_explicit(&arena->size, memory_order_acquire))
         return TARN_OK;
     mutex_lock(&arenas_lock);
-    tarn_status status = atomic_load(&arena->size) ? TARN_OK : addresses_create(arena);
+    tarn_status status = atomic_load(&arena->size) ? TARN_OK : addresses_create(arena, false);
     mutex_unlock(&arenas_lock);
     return status;
 }
 
 /* Creates the addresses of a virtual default pool. If the settings leave the choice to tarn and the
- * driver refuses every range, the device is treated as one without virtual memory. On some machines
- * memory is free, but the driver has no addresses (ggml-org/llama.cpp#29142). */
+ * driver refuses every range as long as the memory, the default is plain segments, which can use
+ * more of the memory than fewer addresses. On some machines memory is free, but the driver has no
+ * addresses (ggml-org/llama.cpp#29142). */
 static tarn_status addresses_of_default(struct arena *arena)
 {
+    bool chosen = memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER;
     struct error_before before;
     error_attempt_begin(&before);
-    tarn_status status = addresses_create(arena);
+    tarn_status status = addresses_create(arena, chosen);
     bool refused =
         status && status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (refused && memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER) {
+    if (refused && chosen) {
         log_write(LOG_INFO, "plain segments: %s", tarn_last_error());
         arena->plain = true;
         store_is_of(&arena->store, KIND_PLAIN, 0);

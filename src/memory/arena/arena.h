@@ -28,6 +28,7 @@
 #include <tarn/pool.h>
 
 #define ARENA_ADDRESS_FACTOR 4 /* of the device's memory, so that runs have room to grow in place */
+#define ARENA_LEAST_PART 16    /* at least one part in so many of the device's memory */
 
 struct heap;
 struct run;

@@ -124,7 +124,7 @@ void pool_begin(struct pool *pool)
     tree_insert_by(&arena->pools.by_id, &pool->store.by_id, is_before);
     atomic_fetch_add(&arena->pools.helpers, store_has(&pool->store, STORE_HELPS));
     mutex_unlock(&arena->lock);
-    trace_store(TRACE_pool_create, &pool->store, 0);
+    trace_store(TRACE_pool_create, &pool->store, !pool->store.kind.plans);
 }
 
 /* The arena that has this pool as its default pool, or NULL. */

@@ -82,8 +82,7 @@ static enum outcome searched(struct climb *climb, tarn_status status)
     return status == TARN_ERROR_OUT_OF_MEMORY ? ON : end(climb, status);
 }
 
-/* Whether a request is larger than the device or its limit can ever hold. Then no step is taken. */
-static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
+bool ladder_is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
     mutex_lock(&arena->lock);
     size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
@@ -108,7 +107,7 @@ static bool is_rejected(struct arena *arena, const struct store *store, size_t s
 
 bool ladder_rejects(struct arena *arena, const struct store *store, size_t size)
 {
-    return is_hopeless(arena, store, size) || is_rejected(arena, store, size);
+    return ladder_is_hopeless(arena, store, size) || is_rejected(arena, store, size);
 }
 
 /* Refuses a request before the driver is asked, and counts that. */
@@ -398,7 +397,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
     tarn_status status = observe_refuse_moving("an allocation that no memory at hand serves");
     if (status)
         return status;
-    if (is_hopeless(heap->arena, heap->store, size))
+    if (ladder_is_hopeless(heap->arena, heap->store, size))
         return reject(heap);
     struct climb climb = {
         .heap = heap,

@@ -18,7 +18,11 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
  * any. */
 bool ladder_relieve(const struct arena *arena);
 
-/* Whether a request is larger than the device or a limit can hold. Then the driver is not asked. */
+/* Whether a request is larger than the device or its limit can ever hold. Then no step is taken. */
+bool ladder_is_hopeless(struct arena *arena, const struct store *store, size_t size);
+
+/* The same, or the settings demand that a request above a limit fails. Then the driver is not
+ * asked. */
 bool ladder_rejects(struct arena *arena, const struct store *store, size_t size);
 
 #endif

@@ -559,7 +559,27 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
-bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
+/* Fills in what is reserved, and the limit: that of the pool or the device, or where none is set
+ * what an integrated or a paged device may reserve now. */
+static void note_limit(tarn_shortage *shortage, const struct store *store)
+{
+    struct arena *arena = store->arena;
+    const struct driver_properties *known = &arena->device->properties;
+    struct machine_memory machine = {0};
+    bool fills = known->fills_machine && machine_memory_get(&machine);
+    mutex_lock(&arena->lock);
+    size_t limit = arena->limit;
+    shortage->reserved = arena->reserved;
+    if (limit == SIZE_MAX && fills)
+        limit = arena->reserved +
+                (machine.available > machine.reserve ? machine.available - machine.reserve : 0);
+    else if (limit == SIZE_MAX && known->paged)
+        limit = arena->reserved + shortage->free;
+    shortage->limit = store->limit < limit ? store->limit : limit;
+    mutex_unlock(&arena->lock);
+}
+
+bool shortage_helped(const struct store *store, uint32_t place, size_t size)
 {
     struct arena *arena = store->arena;
     tarn_shortage shortage = {
@@ -573,22 +593,32 @@ bool shortage_helped(const struct store *store, struct heap *heap, size_t size)
     error_attempt_begin(&before);
     (void)driver->memory_info(shortage.device, &shortage.free, &shortage.total);
     error_attempt_end(&before, TARN_OK);
-    if (heap)
-        trace_block(TRACE_oom, heap, shortage.free, size, 0);
+    if (trace_is_on())
+        trace_event(TRACE_oom, place, shortage.free, size, 0);
     shortage.rejected = ladder_rejects(arena, store, size);
-    mutex_lock(&arena->lock);
-    shortage.reserved = arena->reserved;
-    shortage.limit = store->limit < arena->limit ? store->limit : arena->limit;
-    mutex_unlock(&arena->lock);
-    return observe_out_of_memory(&shortage);
+    note_limit(&shortage, store);
+    /* An observer may have raised the limit. What none of them can serve is not tried again, so
+     * that they do not give everything up for it. */
+    return observe_out_of_memory(&shortage) && !ladder_is_hopeless(arena, store, size);
+}
+
+#define WHERE_BYTES ((size_t)ERROR_TEXT_BYTES / 4)
+
+/* Leaves the files of an out-of-memory error. Writes to `where` a sentence that names them, or
+ * nothing. */
+static void leave_snapshot(const struct facts *facts, const char *text, char where[WHERE_BYTES])
+{
+    shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
+    *where = '\0';
+    if (hook)
+        hook(facts->arena->device->number, text, where, WHERE_BYTES);
 }
 
 tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
-    struct arena *arena = heap->arena;
-    struct facts facts = {.arena = arena, .store = heap->store, .size = size};
+    struct facts facts = {.arena = heap->arena, .store = heap->store, .size = size};
     /* room for both texts */
-    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = "";
+    char where[WHERE_BYTES], buffer[ERROR_TEXT_BYTES - WHERE_BYTES] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
@@ -598,9 +628,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_requests, sizeof of_requests / sizeof *of_requests);
-    shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
-    if (hook)
-        hook(arena->device->number, buffer, where, sizeof where);
+    leave_snapshot(&facts, buffer, where);
     return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);
 }
 
@@ -628,7 +656,8 @@ void shortage_refuse_resume(const struct store *store, size_t need)
 void shortage_refuse_range(const struct store *store, size_t need)
 {
     struct facts facts = {.arena = store->arena, .store = store, .size = need};
-    char buffer[ERROR_TEXT_BYTES / 4 * 3] = ""; /* leaves room for the cause */
+    /* leave room for the cause */
+    char where[WHERE_BYTES], buffer[ERROR_TEXT_BYTES / 2] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
@@ -639,5 +668,6 @@ void shortage_refuse_range(const struct store *store, size_t need)
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_resumes, sizeof of_resumes / sizeof *of_resumes);
-    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s The cause", buffer);
+    leave_snapshot(&facts, buffer, where);
+    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s%s The cause", buffer, where);
 }

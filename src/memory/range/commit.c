@@ -350,7 +350,7 @@ static tarn_status commit_all(struct commit *commit)
                 return status;
             if (make_room(commit, step++)) {
                 status = TARN_OK;
-            } else if (hooks.shortage_helped(store, NULL, commit->wanting * page)) {
+            } else if (hooks.shortage_helped(store, commit->range->place, commit->wanting * page)) {
                 status = TARN_OK;
                 step = 0;
             } else {

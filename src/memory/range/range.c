@@ -26,10 +26,13 @@ static tarn_status find_pages(struct tarn_range *range, size_t offset, size_t by
                               struct call *call)
 {
     size_t size = range->page_size, all = range->pages * size;
-    if (!bytes || (offset | bytes) % size || offset > all || bytes > all - offset)
+    if (!bytes || (offset | bytes) % size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%zu bytes at offset %zu are not whole pages of %zu in a range of %zu", bytes,
-                      offset, size, all);
+                      "%zu bytes at offset %zu are not whole pages of %zu", bytes, offset, size);
+    if (offset > all || bytes > all - offset)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%zu bytes at offset %zu lie outside the range, which has %zu", bytes, offset,
+                      all);
     *call = (struct call){.range = range, .first = offset / size, .end = (offset + bytes) / size};
     return TARN_OK;
 }
@@ -337,8 +340,8 @@ static tarn_status check_store(const struct store *store, size_t page, size_t by
                       device->number);
     if (!store->kind.pieces || store->kind.fixed)
         return failed(TARN_ERROR_NOT_SUPPORTED,
-                      "the pool %s: a range needs one of virtual segments "
-                      "(tarn_pool_options.segments)",
+                      "the pool %s: a range needs one that was created with "
+                      "tarn_pool_options.segments = TARN_SEGMENTS_VIRTUAL",
                       store->kind.fixed ? "is registrable" : "has plain segments");
     if (page % store->arena->granule)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

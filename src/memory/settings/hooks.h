@@ -78,7 +78,7 @@ struct hooks {
 
     /* A commit of a range needs memory: trim.h. It has not got it: shortage.h, both. */
     tarn_status (*trim)(struct arena *arena, struct store *store, size_t keep);
-    bool (*shortage_helped)(const struct store *store, struct heap *heap, size_t need);
+    bool (*shortage_helped)(const struct store *store, uint32_t place, size_t need);
     void (*refuse_range)(const struct store *store, size_t need);
     /* Records the marks that memory needs to go back by itself: release.h. No lock held. */
     void (*marks_wanted)(void);

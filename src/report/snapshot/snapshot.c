@@ -33,6 +33,7 @@
     X(compile_context, "compile_context")         \
     X(user_metadata, "user_metadata")             \
     X(pool_id, "pool_id")                         \
+    X(range, "range")                             \
     X(thread, "thread")                           \
     X(frames, "frames")                           \
     X(name, "name")                               \
@@ -173,6 +174,16 @@ static void write_pool(struct snapshot_writer *writer, uint32_t place)
     *memo = pickle_memoize(&writer->pickle);
 }
 
+/* Marks what is of a range: memory of a pool, and of no stream. */
+static void write_range(struct snapshot_writer *writer, uint32_t place,
+                        const struct trace_place *of)
+{
+    if (!place || of->stream)
+        return;
+    KEY(writer, range);
+    pickle_boolean(&writer->pickle, true);
+}
+
 /* A record's place, which usually is that of the record before. */
 static const struct trace_place *place_here(struct snapshot_writer *writer,
                                             const struct trace_record *record)
@@ -255,6 +266,7 @@ static void write_segment(struct snapshot_writer *writer, const struct picture_r
     write_pool(writer, run->place);
     KEY(writer, is_expandable);
     pickle_boolean(pickle, run->virtual);
+    write_range(writer, run->place, place);
     KEY(writer, frames);
     write_frames(writer, 0);
     KEY(writer, blocks);
@@ -320,6 +332,7 @@ static void write_entry(struct snapshot_writer *writer, const struct trace_recor
     write_note(writer, record->region, record->tag);
     KEY(writer, pool_id);
     write_pool(writer, place);
+    write_range(writer, place, of);
     KEY(writer, thread);
     pickle_unsigned(pickle, record->thread);
     if (record->stack) {
@@ -655,6 +668,10 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
     case TRACE_resume:
         KEY(writer, pool_id);
         pickle_pair(&writer->pickle, place->pool[0], place->pool[1]);
+        if (trace_kind_of(record) == TRACE_pool_create && record->size) {
+            write_key(writer, "unplanned");
+            pickle_boolean(&writer->pickle, true);
+        }
         return;
     case TRACE_trim:
         KEY(writer, pool_id);

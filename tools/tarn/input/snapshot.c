@@ -59,6 +59,7 @@ static bool read_event(struct reader *reader, const struct path *path, pickle_va
         !reader_number(reader, path, &fields, KEY_SIZE, 0, &event->size) ||
         !reader_stream(reader, path, &fields, KEY_STREAM, &event->stream) ||
         !reader_pool(reader, path, &fields, KEY_POOL_ID, &event->pool) ||
+        !reader_bool(reader, path, &fields, KEY_RANGE, &event->in_range) ||
         !reader_small(reader, path, &fields, KEY_THREAD, &event->thread))
         return false;
     event->stack = reader_stack(&fields);
@@ -310,7 +311,8 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
         return reader_fail(reader, field(&fields, KEY_TOTAL_SIZE)->offset, path,
                            reader_words[KEY_TOTAL_SIZE],
                            "goes beyond the end of the address space");
-    if (!reader_bool(reader, path, &fields, KEY_IS_EXPANDABLE, &segment->expandable))
+    if (!reader_bool(reader, path, &fields, KEY_IS_EXPANDABLE, &segment->expandable) ||
+        !reader_bool(reader, path, &fields, KEY_RANGE, &segment->in_range))
         return false;
     reader->snapshot->before_expandable |= !field(&fields, KEY_IS_EXPANDABLE);
 

@@ -42,6 +42,7 @@ struct snapshot_event {
     uint32_t tag;     /* text ("user_metadata") */
     uint32_t thread;  /* from 1, 0 where it is not known; only tarn and RMM write it */
     uint8_t action;   /* enum snapshot_action */
+    bool in_range;    /* memory of one of tarn's ranges */
 };
 
 enum snapshot_state { SNAPSHOT_INACTIVE, SNAPSHOT_ACTIVE_ALLOCATED, SNAPSHOT_ACTIVE_PENDING_FREE };
@@ -60,6 +61,7 @@ struct snapshot_segment {
     bool large; /* segment_type "large" */
     /* False where the layout has none */
     bool expandable;
+    bool in_range; /* pages of one of tarn's ranges */
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
     uint64_t stream;                 /* the raw pointer value that PyTorch wrote */
     uint64_t pool[2];                /* (0,0) where the layout has none */
@@ -131,7 +133,8 @@ struct snapshot_mark {
     uint32_t text;   /* the name of HANDLE_CREATE and REGION_*, "how" of SCOPE_* */
     uint32_t thread; /* from 1; 0: not known */
     uint16_t device;
-    uint8_t kind; /* enum snapshot_mark_kind */
+    uint8_t kind;   /* enum snapshot_mark_kind */
+    bool unplanned; /* of POOL_CREATE: the pool follows no plan */
 };
 
 /* "record_stream", ...; "other" for what this reader does not know. */

@@ -28,6 +28,8 @@ static bool read_mark(struct reader *reader, const struct path *path, pickle_val
     if (!reader_need(reader, path, &fields, KEY_KIND) ||
         !reader_word(reader, path, &fields, KEY_KIND, &kind))
         return false;
+    if (!reader_bool(reader, path, &fields, KEY_UNPLANNED, &mark->unplanned))
+        return false;
     if (kind >= WORD_MARK_RECORD_STREAM && kind < WORD_COUNT)
         mark->kind = (uint8_t)(kind - WORD_MARK_RECORD_STREAM);
 

@@ -47,6 +47,7 @@ struct draft {
     size_t block_count, block_capacity;
     struct table addresses; /* address to the last block there */
     struct table streams, pools, threads;
+    struct table unplanned; /* pools that follow no plan, by id */
     struct table orders; /* address to the stream in whose order the next free there is (free_on) */
     uint32_t *captures;  /* by stream: the operation that began its open capture + 1, or 0 */
     size_t capture_capacity;
@@ -152,7 +153,8 @@ static struct draft_block *draft_block(struct draft *draft, uint64_t address, ui
                   .address = address,
                   .stream = stream_index,
                   .second = WORKLOAD_NO_STREAM,
-                  .pool = *pool_index},
+                  .pool = *pool_index,
+                  .unplanned = table_find(&draft->unplanned, pool[0], pool[1]) != NULL},
         .address = address,
         .life = LIFE_LIVE,
         .initial = initial,
@@ -223,6 +225,7 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
     if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
                      draft_pool(draft), false, &number))
         return false;
+    draft->blocks[number].block.in_range = event->in_range;
     draft->workload->alloc_count++;
     draft_captured(draft, &draft->blocks[number].block);
     return draft_op(draft, WORKLOAD_ALLOC, number);
@@ -261,7 +264,8 @@ static bool draft_try(struct draft *draft, const struct snapshot_event *event)
         .block = {.size = event->size,
                   .stream = stream,
                   .second = WORKLOAD_NO_STREAM,
-                  .pool = *pool_index},
+                  .pool = *pool_index,
+                  .in_range = event->in_range},
         .life = LIFE_FREE,
     };
     return draft_op(draft, WORKLOAD_TRY, (uint32_t)draft->block_count++);
@@ -308,6 +312,7 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
         if (!draft_block(draft, event->address, event->size,
                          draft->snapshot->streams[event->stream], draft_pool(draft), true, &number))
             return false;
+        draft->blocks[number].block.in_range = event->in_range;
         draft->blocks[number].freed_before = event->action == SNAPSHOT_FREE_COMPLETED;
     }
 
@@ -386,6 +391,10 @@ static bool draft_mark(struct draft *draft, const struct snapshot_mark *mark)
     uint32_t stream, other, *order;
     if (mark->kind == SNAPSHOT_TRIM)
         return draft_trim_mark(draft, mark);
+    if (mark->kind == SNAPSHOT_POOL_CREATE && mark->unplanned) {
+        const uint64_t *id = draft->snapshot->pools[mark->pool];
+        return table_add(&draft->unplanned, id[0], id[1], 0) != NULL;
+    }
     if (mark->kind > SNAPSHOT_CAPTURE_END)
         return true; /* says nothing of the order of memory */
     if (!draft_thread(draft, mark->thread) || !draft_stream(draft, streams[mark->stream], &stream))
@@ -541,6 +550,7 @@ static bool draft_state(struct draft *draft)
                              &number) ||
                 !table_add(&found, block->address, 0, 0))
                 goto out;
+            draft->blocks[number].block.in_range = segment->in_range;
             /* Since before the trace: no event asks for it */
             if (block->state == SNAPSHOT_ACTIVE_PENDING_FREE) {
                 draft->blocks[number].life = LIFE_REQUESTED;
@@ -703,6 +713,44 @@ void workload_forget_tries(struct workload *workload)
         }
 }
 
+/* The most memory that pages of ranges, and a commit that failed, have at one time. */
+static uint64_t measure_ranges(const struct workload *workload)
+{
+    uint64_t live = 0, most = 0;
+    for (size_t i = 0; i < workload->initial_count; i++)
+        live += workload->blocks[i].in_range ? workload->blocks[i].size : 0;
+    most = live;
+    for (size_t i = 0; i < workload->op_count; i++) {
+        const struct workload_op *op = &workload->ops[i];
+        if (op->block == WORKLOAD_NO_BLOCK || !workload->blocks[op->block].in_range)
+            continue;
+        uint64_t size = workload->blocks[op->block].size;
+        if (op->action == WORKLOAD_COMPLETED)
+            live -= size;
+        else if (op->action == WORKLOAD_ALLOC || op->action == WORKLOAD_TRY)
+            most = live + size > most ? live + size : most;
+        live += op->action == WORKLOAD_ALLOC ? size : 0;
+    }
+    return most;
+}
+
+void workload_leave_ranges(struct workload *workload)
+{
+    workload->peak_ranges = measure_ranges(workload);
+    for (size_t i = 0; i < workload->op_count; i++) {
+        struct workload_op *op = &workload->ops[i];
+        if (op->block == WORKLOAD_NO_BLOCK || !workload->blocks[op->block].in_range)
+            continue;
+        workload->alloc_count -= op->action == WORKLOAD_ALLOC;
+        op->action = op->action == WORKLOAD_TRY ? WORKLOAD_OOM : WORKLOAD_OTHER;
+        op->block = WORKLOAD_NO_BLOCK;
+    }
+    for (size_t i = 0; i < workload->block_count; i++)
+        if (workload->blocks[i].in_range)
+            workload->blocks[i].size = 0;
+    workload_measure(workload);
+}
+
 /* What tarn's own recordings have besides. */
 static void workload_of_tarn(struct draft *draft, const struct snapshot_tarn *tarn)
 {
@@ -748,6 +796,7 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     table_finish(&draft.addresses);
     table_finish(&draft.streams);
     table_finish(&draft.pools);
+    table_finish(&draft.unplanned);
     table_finish(&draft.threads);
     table_finish(&draft.orders);
     free(draft.captures);

@@ -70,6 +70,8 @@ struct workload_block {
     uint32_t second;    /* the same, of the stream that uses it last too, where one is known; else
                            WORKLOAD_NO_STREAM */
     uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
+    bool in_range;      /* a page of a range */
+    bool unplanned;     /* its pool follows no plan */
     bool late;          /* its completion is not the event next in line after its free */
 };
 
@@ -99,6 +101,7 @@ struct workload {
     bool has_times;
     uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
     uint64_t peak_tried;             /* bytes: the same, with each failed request at its time */
+    uint64_t peak_ranges;            /* bytes: pages of ranges that were left out; else 0 */
     uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to
                                         completion */
     uint64_t recorded_peak_reserved; /* bytes, or WORKLOAD_NOT_KNOWN */
@@ -126,6 +129,10 @@ bool workload_vary(struct workload *workload, uint64_t seed);
 /* Has the failed requests counted, and not tried again: on a device of unknown size it says nothing
  * whether they fail. */
 void workload_forget_tries(struct workload *workload);
+
+/* Leaves the pages of ranges out, and commits that failed, so that nothing names them any more. The
+ * most of them at one time is in `peak_ranges`. */
+void workload_leave_ranges(struct workload *workload);
 
 /* Computes the peaks and the late frees anew. A block that would carry the sums beyond what can be
  * counted is dropped. */

@@ -95,6 +95,7 @@ struct arguments {
 struct findings {
     uint64_t requested;              /* peak of the trace */
     uint64_t without;                /* peak reserved without a plan */
+    uint64_t ranges;                 /* most pages of ranges at one time, in all below but bound */
     uint64_t planned, tarn, pytorch; /* the smallest devices */
     struct replay_result replay;     /* with the plan, on a device with room for everything */
 };
@@ -148,6 +149,7 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
                                            .repeat = 1,
                                            .device_memory = memory ? memory : arguments->large,
                                            .conf = conf,
+                                           .leave_ranges = true,
                                            .compare = true};
     struct replay_file file;
     bool found = false;
@@ -335,6 +337,17 @@ static bool search_devices(struct arguments *arguments, struct workload *workloa
                         &findings->pytorch);
 }
 
+/* Counts the pages of ranges, which no replay has, to all that is reserved or needed: they never
+ * lie in an arena, and idle memory of the rest makes room for them. */
+static void add_ranges(const struct workload *workload, struct findings *findings)
+{
+    uint64_t *const figures[] = {&findings->without, &findings->planned, &findings->tarn,
+                                 &findings->pytorch, &findings->replay.peak_reserved};
+    findings->ranges = workload->peak_ranges ? least_round_up(workload->peak_ranges) : 0;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        *figures[i] += *figures[i] ? findings->ranges : 0;
+}
+
 /* ---- what is said ---- */
 
 static void line(const char *label, uint64_t bytes, uint64_t bound)
@@ -383,8 +396,13 @@ static void describe_arenas(const struct plan_draft *draft, char *text, size_t s
 }
 
 /* Prints what the plan does not cover. */
-static void print_limits(const struct arguments *arguments, const struct workload *workload)
+static void print_limits(const struct arguments *arguments, const struct workload *workload,
+                         const struct findings *findings)
 {
+    if (findings->ranges)
+        printf("  not planned: pages of ranges; what is reserved, and the devices, have %s for "
+               "them\n",
+               units_bytes(findings->ranges).text);
     if (workload->initial_count)
         printf("  not planned: what was freed before the recording began, and the order of the %s "
                "block%s from before; "
@@ -427,7 +445,7 @@ static void print_table(const struct arguments *arguments, const struct workload
            units_count(draft->planned).text,
            units_count(workload->alloc_count + workload->initial_count).text, streams,
            units_count(draft->found.tries).text);
-    print_limits(arguments, workload);
+    print_limits(arguments, workload, findings);
     printf("\n  %-44s %12s  %s\n", "", "", "/ requested");
     line("peak requested", bound, bound);
     line("peak of what is planned, the lower bound", draft->found.bound, bound);
@@ -481,18 +499,18 @@ static bool print_json(const struct arguments *arguments, const struct workload 
     for (uint32_t i = 0; i < draft->count; i++)
         small += (json_int_t)draft->arenas[i].header.small;
     json_t *object = json_pack(
-        "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
-        "s:o, s:s?}",
+        "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:o, s:o, s:s?}",
         "file", name_valid(arguments->path).text, "device", workload->device, "other_devices",
         arguments->others, "initial_blocks", (json_int_t)workload->initial_count, "recorded_ooms",
         (json_int_t)workload->oom_count, "allocations", count, "planned",
         (json_int_t)draft->planned, "stream", (json_int_t)draft->arenas[draft->largest].stream,
         "peak_requested", (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound,
         "proved", (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height,
-        "small", small, "reserved", (json_int_t)findings->replay.peak_reserved, "orders",
-        (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas",
-        json_arenas(draft), "smallest_device", devices, "output",
-        arguments->output ? output.text : NULL);
+        "small", small, "ranges", (json_int_t)findings->ranges, "reserved",
+        (json_int_t)findings->replay.peak_reserved, "orders", (json_int_t)draft->found.tries,
+        "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft), "smallest_device",
+        devices, "output", arguments->output ? output.text : NULL);
     bool done = json_print(object, stdout);
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
@@ -532,9 +550,11 @@ static int plan(struct arguments *arguments)
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
+    workload_leave_ranges(&workload);
     bool done =
         make_plan(arguments, &workload, &draft, &findings) &&
         (arguments->seconds <= 0 || search_devices(arguments, &workload, &draft, &findings));
+    add_ranges(&workload, &findings);
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
         done = print_json(arguments, &workload, &draft, &findings);

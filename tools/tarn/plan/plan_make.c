@@ -21,6 +21,12 @@ static uint64_t rounded(uint64_t size)
     return (size + TARN_BLOCK_UNIT - 1) / TARN_BLOCK_UNIT * TARN_BLOCK_UNIT;
 }
 
+/* Whether a block can be planned: slabs serve no block of its size, and its pool follows plans. */
+static bool is_planned(const struct workload_block *block)
+{
+    return rounded(block->size) > PLAN_LEAST_REQUEST && !block->unplanned;
+}
+
 /* A stream of a pool, and what it requests. */
 struct asking {
     uint32_t pool, stream;
@@ -51,7 +57,7 @@ static struct asking *find_streams(const struct workload *workload, size_t *coun
     *count = 0;
     for (size_t i = 0; streams && i < workload->block_count; i++) {
         const struct workload_block *block = &workload->blocks[i];
-        if (rounded(block->size) > PLAN_LEAST_REQUEST)
+        if (is_planned(block))
             streams[blocks++] = (struct asking){block->pool, block->stream, block->size};
     }
     if (streams)
@@ -89,8 +95,7 @@ static void select_block(struct selection *selection, uint32_t number)
 {
     const struct workload_block *block = &selection->workload->blocks[number];
     selection->seen++;
-    if (block->stream != selection->stream || block->pool != selection->pool ||
-        rounded(block->size) <= PLAN_LEAST_REQUEST)
+    if (block->stream != selection->stream || block->pool != selection->pool || !is_planned(block))
         return;
     if (selection->count == 0)
         selection->first = selection->seen;

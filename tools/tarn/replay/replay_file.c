@@ -244,6 +244,8 @@ static bool run_child(const struct child *child, const char *path)
     for (int device = 0; built && (size_t)device < snapshot.trace_count; device++)
         if (workload_exists(&snapshot, device))
             built = workload_build(&snapshot, device, &workloads[count++]);
+    for (size_t i = 0; built && child->options->leave_ranges && i < count; i++)
+        workload_leave_ranges(&workloads[i]);
     for (size_t i = 0; built && child->options->vary && i < count; i++)
         built = workload_vary(&workloads[i], child->options->vary);
     uint32_t streams = child->options->deal_streams;
