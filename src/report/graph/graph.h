@@ -173,8 +173,8 @@ void verdicts_give(struct remembered *used);
 bool verdicts_add(struct verdicts *verdicts, const struct open *open);
 
 /* Writes what remembered graphs refer to, pool by pool, in the order of their numbers; of each
- * graph at most SURVEY_GRAPHS pools. Returns how much there is: where that is more than `room`, the oldest
- * graphs are left out. */
+ * graph at most SURVEY_GRAPHS pools. Returns how much there is: where that is more than `room`, the
+ * oldest graphs are left out. */
 size_t remembered_sum_up(struct survey_graph *rows, size_t room);
 
 /* judge.c. Judges one word, and adds it to the summary. */

@@ -122,8 +122,8 @@ bool report_diff_json(FILE *out, const struct report_file *before, const struct 
 /* What JSON and the command line call a grouping; "tag", "tag_first_part", "call_site", ... */
 const char *report_by_name(enum analysis_by by);
 
-/* What remembered graphs refer to on the device, the largest first; to be freed. NULL when memory is
- * short. */
+/* What remembered graphs refer to on the device, the largest first; to be freed. NULL when memory
+ * is short. */
 const struct snapshot_graph **report_graphs(const struct analysis *analysis, size_t *count);
 
 /* Prints a label in at most `columns`, one per character. What is left out is left out in the
