@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -185,6 +186,14 @@ static void close_an_end_and_fork(int socket)
     fill_and_fork(socket);
 }
 
+/* Kills a process, and waits until it has ended. */
+static void kill_unreaped(pid_t process)
+{
+    siginfo_t how;
+    CHECK(kill(process, SIGKILL) == 0);
+    CHECK(waitid(P_PID, (id_t)process, &how, WEXITED | WNOWAIT) == 0);
+}
+
 static void a_child_holds_pools_whose_pipe_lost_an_end(void **state)
 {
     (void)state;
@@ -196,7 +205,7 @@ static void a_child_holds_pools_whose_pipe_lost_an_end(void **state)
     struct side side = start_side("close an end and fork", SOCK_STREAM);
     receive_all(side.socket, &child, sizeof child);
     snprintf(text, sizeof text, "process %d, a child", (int)child);
-    CHECK(kill(side.process, SIGKILL) == 0);
+    kill_unreaped(side.process);
     options.wait_ms = 100;
     for (int i = 0; i < 2; i++) {
         GIVES(tarn_pool_keep(names[i], &options, &pool, NULL), TARN_ERROR_BUSY);
@@ -219,7 +228,7 @@ static void a_child_of_its_process_is_named(void **state)
     tarn_pool *pool = NULL;
     struct side side = start_side("fill and fork", SOCK_STREAM);
     receive_all(side.socket, &child, sizeof child);
-    CHECK(kill(side.process, SIGKILL) == 0);
+    kill_unreaped(side.process);
     options.wait_ms = 100;
     GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
     snprintf(number, sizeof number, "process %d, a child", (int)child);
@@ -262,7 +271,7 @@ static void a_child_is_named_by_an_owner_that_began_later(void **state)
     start_owner();
     say(side.socket, 'g');
     hear(side.socket, 'w');
-    CHECK(kill(side.process, SIGKILL) == 0);
+    kill_unreaped(side.process);
     options.wait_ms = 100;
     GIVES(tarn_pool_keep("weights", &options, &pool, NULL), TARN_ERROR_BUSY);
     snprintf(number, sizeof number, "process %d, a child", (int)child);
@@ -721,9 +730,26 @@ static unsigned pieces_of(pid_t process)
     return count;
 }
 
+static _Atomic pid_t grower;
+
 static void *grow(void *pool)
 {
+    atomic_store(&grower, (pid_t)syscall(SYS_gettid));
     return alloc_in(pool, 0, 30 * MIB);
+}
+
+/* Whether the thread that lets the pool grow is in the call that hears the owner. */
+static bool grower_waits(void)
+{
+    char path[64];
+    long call = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)atomic_load(&grower));
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    bool waits = fscanf(file, "%ld", &call) == 1 && call == SYS_recvmsg;
+    (void)fclose(file);
+    return waits;
 }
 
 /* The pool grows, and the owner does not answer yet. Then what the driver made for it, and no more
@@ -739,9 +765,8 @@ static void a_child_has_no_file_of_a_segment(void **state)
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kill(owner, SIGSTOP) == 0);
     CHECK(pthread_create(&thread, NULL, grow, pool) == 0);
-    for (int i = 0; i < 1000 && pieces_of(getpid()) < 2; i++)
+    for (int i = 0; i < 5000 && !grower_waits(); i++)
         usleep(1000);
-    usleep(20000); /* it waits for the owner */
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0)
