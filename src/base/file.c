@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,6 +37,13 @@ int file_renumber(int file)
     close(file);
     errno = code;
     return moved;
+}
+
+int file_reopen(int file, int flags)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return file_renumber(open(path, flags | O_CLOEXEC));
 }
 
 /* process.c has registered its handler before. A child of a process that has not used tarn may use

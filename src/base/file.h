@@ -18,6 +18,10 @@ enum { FILE_LEAST = 3 };
  * if `file` is -1, or if no number is left; then it is closed. */
 int file_renumber(int file);
 
+/* Opens an open file again, by /proc: the new open file has a position, flags and locks of its own,
+ * and an allowed number. -1 with errno. */
+int file_reopen(int file, int flags);
+
 /* Makes children of fork() that cannot use tarn close the file. Otherwise they would keep what the
  * file keeps, such as device memory or a lock. Takes no lock, since a fork may come at any moment.
  * Close such a file by file_close(). */

@@ -46,14 +46,6 @@ static tarn_status refused(const char *call)
                   strerror(errno));
 }
 
-/* Opens the file again, for a description and locks of its own. -1 with errno on failure. */
-static int open_anew(int file, int flags)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    return file_renumber(open(path, flags | O_CLOEXEC));
-}
-
 static struct flock lock_at(short type, uint64_t start, uint64_t bytes)
 {
     return (struct flock){
@@ -88,13 +80,13 @@ static tarn_status fill_in(struct board *board)
     if (fcntl(board->file, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) &&
         fcntl(board->file, F_ADD_SEALS, seals))
         return refused("F_ADD_SEALS");
-    board->own = open_anew(board->file, O_RDWR);
+    board->own = file_reopen(board->file, O_RDWR);
     if (board->own < 0)
         return refused("open in /proc/self/fd");
     file_keep_from_children(board->own);
     if (fchmod(board->own, 0444))
         return refused("fchmod");
-    int to_send = open_anew(board->file, O_RDONLY);
+    int to_send = file_reopen(board->file, O_RDONLY);
     if (to_send < 0)
         return refused("open in /proc/self/fd");
     file_close(board->file);
@@ -154,7 +146,7 @@ tarn_status board_join(int file, struct board *board)
         store.f_type != TMPFS_MAGIC || lseek(file, 0, SEEK_END) < (off_t)BOARD_BYTES)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the file that came with a pool's share is not a page of an exporter");
-    board->own = open_anew(file, O_RDONLY);
+    board->own = file_reopen(file, O_RDONLY);
     if (board->own < 0)
         return refused("open in /proc/self/fd");
     tarn_status status = TARN_OK;

@@ -11,6 +11,7 @@
  *
  * The service manager's store gets and gives up what the book does (keep_store.h), before a request
  * is answered. */
+#include "base/file.h"
 #include "keep/keep.h"
 #include "keep/keep_store.h"
 
@@ -239,15 +240,6 @@ static bool is_read_end(int file)
            S_ISFIFO(about.st_mode);
 }
 
-/* Opens the end of a pipe anew. A process sends one open file for all its pools, and a service
- * manager holds no open file twice (sd_notify(3), FDSTORE=1): each pool has one of its own. */
-static int open_anew(int pipe)
-{
-    char path[40];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", pipe);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
 static bool refuse_pipe(const struct keep_peer *peer, int code)
 {
     char text[KEEP_TEXT_BYTES];
@@ -268,7 +260,9 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool 
                                       : "the owner cannot see when the process ends: it needs "
                                         "Linux 5.3, and to be in the "
                                         "same PID namespace or one around it");
-    int held = open_anew(pipe);
+    /* A process sends the same open file for all its pools, and a service manager keeps each open
+     * file only once (sd_notify(3), FDSTORE=1). So each pool gets one of its own. */
+    int held = file_reopen(pipe, O_RDONLY | O_NONBLOCK);
     if (held < 0) {
         int code = errno;
         close(pidfd);
