@@ -132,8 +132,6 @@ bool verdicts_add(struct verdicts *verdicts, const struct open *open)
 
 /* ---- Statistics ---- */
 
-#define SUMMED_POOLS SURVEY_GRAPHS
-
 /* The row of a block's pool among those of its graph; NULL: they are full. */
 static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
                                    const tarn_block_info *block)
@@ -142,7 +140,7 @@ static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
         if (rows[i].device == block->device && rows[i].pool[0] == block->pool.first &&
             rows[i].pool[1] == block->pool.second)
             return &rows[i];
-    if (*count == SUMMED_POOLS)
+    if (*count == SURVEY_GRAPHS)
         return NULL;
     rows[*count] = (struct survey_graph){.device = block->device,
                                          .pool = {block->pool.first, block->pool.second}};
@@ -150,7 +148,7 @@ static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
 }
 
 /* Addresses of one block lie next to each other in the list. */
-static size_t rows_of(const struct remembered *graph, struct survey_graph rows[SUMMED_POOLS])
+static size_t rows_of(const struct remembered *graph, struct survey_graph rows[SURVEY_GRAPHS])
 {
     const struct referred *last = NULL;
     size_t count = 0;
@@ -182,7 +180,7 @@ static int by_number(const void *a, const void *b)
 
 size_t remembered_sum_up(struct survey_graph *rows, size_t room)
 {
-    static struct survey_graph own[SUMMED_POOLS]; /* remembered_lock; too much for a stack */
+    static struct survey_graph own[SURVEY_GRAPHS]; /* remembered_lock; too much for a stack */
     size_t there = 0;
     mutex_lock(&remembered_lock);
     for (const struct remembered *graph = all; graph; graph = graph->next) {
