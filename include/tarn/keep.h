@@ -67,10 +67,10 @@ typedef struct tarn_kept {
 
 /* Takes over the pool of a name, of 1 to 63 bytes, or creates it. `pool` is then a private pool,
  * with one reference. `options` NULL means the defaults; `kept` may be NULL.
- *   TARN_ERROR_BUSY              a process that has the pool, or a child that it forked after its
- *                                first use of tarn's memory, has not ended within `wait_ms`; the
- *                                text names it. Without TARN_KEEP: a child that it forked after
- *                                this call
+ *   TARN_ERROR_BUSY              the process that has the pool has not ended within `wait_ms`, or a
+ *                                child of it has not; the text names it. Children count that were
+ *                                forked after the process first used tarn's memory, or, without
+ *                                TARN_KEEP, after it called this function
  *   TARN_ERROR_INVALID_ARGUMENT  the name, the segment size, the structure's size; no socket
  *   TARN_ERROR_SYSTEM            the owner cannot be reached, or it refused, for example because
  *                                the pool is memory of another device or driver; the text says why

@@ -42,7 +42,7 @@ struct snapshot_event {
     uint32_t tag;     /* text ("user_metadata") */
     uint32_t thread;  /* from 1, 0 where it is not known; only tarn and RMM write it */
     uint8_t action;   /* enum snapshot_action */
-    bool in_range;    /* memory of one of tarn's ranges */
+    bool in_range;    /* the address is in a range (tarn_range_create()) */
 };
 
 enum snapshot_state { SNAPSHOT_INACTIVE, SNAPSHOT_ACTIVE_ALLOCATED, SNAPSHOT_ACTIVE_PENDING_FREE };
@@ -61,7 +61,7 @@ struct snapshot_segment {
     bool large; /* segment_type "large" */
     /* False where the layout has none */
     bool expandable;
-    bool in_range; /* pages of one of tarn's ranges */
+    bool in_range; /* committed pages of a range (tarn_range_create()) */
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
     uint64_t stream;                 /* the raw pointer value that PyTorch wrote */
     uint64_t pool[2];                /* (0,0) where the layout has none */
