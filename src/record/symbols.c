@@ -8,6 +8,7 @@
 #include "base/thread/lock.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -83,23 +84,49 @@ static void find_libdw(void)
     mutex_unlock(&symbols_lock);
 }
 
+struct search {
+    uintptr_t address, base;
+};
+
+/* The object begins with its first segment, as dladdr() has it. */
+static int holds(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct search *search = argument;
+    uintptr_t base = UINTPTR_MAX;
+    bool found = false;
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        uintptr_t start = object->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        base = start < base ? start : base;
+        found = found || search->address - start < part->p_memsz;
+    }
+    if (found)
+        search->base = base & ~((uintptr_t)getpagesize() - 1);
+    return found;
+}
+
+const void *symbol_base(const void *address)
+{
+    struct search search = {.address = (uintptr_t)address};
+    (void)dl_iterate_phdr(holds, &search);
+    return (const void *)search.base;
+}
+
 /* Where the library's own object is loaded; NULL if that is the program. */
 static const void *own_base(void)
 {
-    Dl_info own, program;
     static const char here;
-    if (!dladdr(&here, &own))
-        return NULL;
-    const void *entry = (const void *)(uintptr_t)getauxval(AT_ENTRY);
-    bool same = dladdr(entry, &program) && program.dli_fbase == own.dli_fbase;
-    return same ? NULL : own.dli_fbase;
+    const void *own = symbol_base(&here);
+    return own == symbol_base((const void *)(uintptr_t)getauxval(AT_ENTRY)) ? NULL : own;
 }
 
 bool symbol_is_own(uint64_t address)
 {
     const void *own = own_base();
-    Dl_info info;
-    return own && dladdr((const void *)(uintptr_t)address, &info) && info.dli_fbase == own;
+    return own && symbol_base((const void *)(uintptr_t)address) == own;
 }
 
 static Dwfl *open_libdw(void)

@@ -14,7 +14,6 @@
 #include "memory/debug/debug_block.h"
 #include "record/symbols.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +66,9 @@ static const char *last_part(const char *path, size_t most)
 }
 
 /* Names that are cached: looking one up reads the program's files, which takes milliseconds. A
- * frame has a few places, so that frames of one call stack do not take turns in one. */
-#define NAMES 512
+ * graph check of a training step tells of several hundred frames, thousands of times. A frame has a
+ * few places, so that frames of one call stack do not take turns in one. */
+#define NAMES 4096
 #define PLACES 4
 
 /* The name of a frame. After a dlclose(), the same address in another object is another frame. */
@@ -121,32 +121,30 @@ static void keep_name(const void *frame, const void *base, const char *text)
  * (model.so+0x1b2e1)", or without the name. Opens `symbols` for the first frame that needs them. */
 static void name_frame(const void *frame, struct symbols **symbols, char *text, size_t size)
 {
-    Dl_info info = {0};
-    const char *call = (const char *)frame - 1; /* a return address may be the first of the next
-                                                   function */
-    bool loaded = dladdr(call, &info) && info.dli_fname;
-    if (find_name(frame, info.dli_fbase, text, size))
-        return;
     struct symbol symbol;
-    if (!*symbols)
+    const void *call = (const char *)frame - 1; /* a return address may be the first of the next
+                                                   function */
+    const char *base = symbol_base(call);
+    size_t offset = (size_t)((const char *)frame - base);
+    if (find_name(frame, base, text, size))
+        return;
+    if (base && !*symbols)
         *symbols = symbols_open();
-    if (!*symbols || !loaded) {
-        snprintf(text, size, "%.80s+0x%zx", loaded ? file_name(info.dli_fname) : "",
-                 (size_t)((const char *)frame - (const char *)info.dli_fbase));
+    if (!base || !*symbols) {
+        snprintf(text, size, "+0x%zx", offset);
         return;
     }
     symbols_find(*symbols, (uint64_t)(uintptr_t)frame, &symbol);
     bool named = strncmp(symbol.name, "0x", 2) != 0;
-    size_t offset = (size_t)((const char *)frame - (const char *)info.dli_fbase);
     if (symbol.line)
         snprintf(text, size, "%.80s (%.100s:%d)", named ? symbol.name : "?",
                  last_part(symbol.file, 100), symbol.line);
     else if (named)
         snprintf(text, size, "%.80s (%.80s+0x%zx)", symbol.name,
-                 last_part(file_name(info.dli_fname), 80), offset);
+                 last_part(file_name(symbol.file), 80), offset);
     else
-        snprintf(text, size, "%.80s+0x%zx", file_name(info.dli_fname), offset);
-    keep_name(frame, info.dli_fbase, text);
+        snprintf(text, size, "%.80s+0x%zx", file_name(symbol.file), offset);
+    keep_name(frame, base, text);
 }
 
 void debug_site_text(const struct site *site, char *text, size_t size)
