@@ -7,10 +7,10 @@
  * pools has stubs for these calls.
  *
  * The shim contains a whole tarn, with all its names hidden, whose driver is the host device: it
- * does the bookkeeping of addresses and never calls CUDA (docs/run.md has a drawing). The shim
- * allocates and frees the segments, on the thread whose call needs them. A plain block becomes free
- * only when the work that may use it has ended, so tarn needs no stream for it. Stream-ordered
- * blocks are in pools of their stream: lane.h. */
+ * does the bookkeeping of addresses, reads no environment variable, and never calls CUDA. The shim
+ * allocates and frees the segments, on the thread whose call needs them (segments.c). A plain block
+ * becomes free only when the work that may use it has ended, so tarn needs no stream for it.
+ * Stream-ordered blocks are in pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 

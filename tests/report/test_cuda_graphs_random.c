@@ -3,8 +3,8 @@
 
 /* Random graphs on the simulated libcuda: of those without a fault none has a certain finding,
  * whatever their parameters look like, except for what cannot be told from a fault; of those with
- * one, each that can be seen is found. Prints the numbers that docs/graphs.md has. TARN_SEED
- * chooses the sequence. */
+ * one, each that can be seen is found. Prints the numbers of both. TARN_SEED chooses the
+ * sequence. */
 #include "report/graph_test.h"
 
 #include <inttypes.h>
