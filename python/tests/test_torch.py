@@ -543,6 +543,25 @@ def test_a_check_that_fails_is_warned_of_once_and_tried_again(monkeypatch):
     tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
 
 
+def test_a_graph_that_cannot_be_watched_is_warned_of(monkeypatch):
+    from tarn import graphs
+    from tarn.torch import watching
+    stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+
+    def old(_stream):
+        raise tarn.NotSupportedError("this driver does not show the graph of a capture")
+    monkeypatch.setattr(graphs, "capture_graph", old)
+    with tarn.alloc(4096, stream=stream) as block, pytest.warns(RuntimeWarning) as told:
+        graph = _captured(kind, stream, block)
+    assert [str(it.message) for it in told] == ["a graph is captured whose memory is not watched: this driver does not show the graph of a capture"]
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.replay()
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(graph.handle))
+
+
 def test_what_is_no_graph_is_refused_by_its_type():
     import tarn.torch
     for call in (tarn.torch.check_graph, tarn.torch.remember_graph):

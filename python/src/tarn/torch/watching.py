@@ -37,12 +37,12 @@ def watched(graph: Any) -> Optional[Watched]:
 
 
 def _remember(stream: Any) -> Optional[Watched]:
-    """Remembers the graph that a stream captures into. Never fails a capture: without CUDA 11.3, or where the capture is broken, nothing is
-    remembered."""
+    """Remembers the graph that a stream captures into. Never fails a capture: where nothing can be remembered, as without CUDA 11.3, it warns."""
     try:
         captured = _graphs.capture_graph(Stream.find(stream, getattr(stream, "device_index", None)))
         number = _graphs.remember_graph(captured)
-    except TarnError:
+    except TarnError as error:
+        warnings.warn(f"a graph is captured whose memory is not watched: {error}", RuntimeWarning, stacklevel=3)
         return None
     return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=10)[:-2])), set())
 
