@@ -58,7 +58,7 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-        self.driver.set_script_timeout(60)
+        self.driver.set_script_timeout(240)
         self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
             window.longTasks = [];
             new PerformanceObserver(list => longTasks.push(...list.getEntries().map(entry => entry.duration)))
@@ -88,7 +88,7 @@ class Browser:
     def run(self, script, *arguments):
         return self.driver.execute_script("return (async function() {" + script + "}).apply(null, arguments)", *arguments)
 
-    def wait(self, condition, otherwise, seconds=60):
+    def wait(self, condition, otherwise, seconds=240): # on a busy machine a page takes long
         end = time.monotonic() + seconds
         while not self.run("return " + condition):
             if time.monotonic() > end:

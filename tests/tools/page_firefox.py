@@ -119,7 +119,7 @@ class Firefox(Browser):
         return self.command("WebDriver:ExecuteScript", script="return (async function() {" + script + "}).apply(null, arguments)",
                             args=arguments, newSandbox=False, sandbox=None)["value"]
 
-    def wait(self, condition, otherwise, seconds=60):
+    def wait(self, condition, otherwise, seconds=240):
         end = time.monotonic() + seconds
         while not self.run("return " + condition):
             if time.monotonic() > end:
