@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads /proc/meminfo and the control groups, keeps the sum of claims, and tells WSL2 and few
- * addresses. cudaMemGetInfo() and
- * cuMemGetInfo() say MemFree on an integrated GPU, without the page cache, which the kernel gives
- * up (ollama/ollama#12283, sgl-project/sglang#10075). MemAvailable is the kernel's own estimate
- * (proc_pid_status(5), Documentation/filesystems/proc.rst). A group's files are those of
+/* Reads /proc/meminfo and the control groups, asks a simulated driver, keeps the sum of claims, and
+ * tells WSL2 and few addresses. cudaMemGetInfo() and cuMemGetInfo() say MemFree on an integrated
+ * GPU, without the page cache, which the kernel gives up (ollama/ollama#12283,
+ * sgl-project/sglang#10075). MemAvailable is the kernel's own estimate (proc_pid_status(5),
+ * Documentation/filesystems/proc.rst). A group's files are those of
  * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. Nothing is allocated. */
 #include "base/machine.h"
 #include "base/file.h"
@@ -27,6 +27,7 @@
 
 const char *machine_root = "";
 size_t (*machine_taken)(void);
+bool (*machine_simulated)(size_t *available, size_t *total);
 
 static atomic_size_t claimed; /* bytes */
 
@@ -148,6 +149,8 @@ bool machine_memory_get(struct machine_memory *memory)
     size_t taken = machine_taken ? machine_taken() : 0;
     take_least(&found, available > taken ? available - taken : 0, total * 1024);
     look_at_groups(&found);
+    if (machine_simulated && machine_simulated(&available, &total))
+        take_least(&found, available, total);
     *memory = found;
     return true;
 }
