@@ -257,7 +257,7 @@ static void observers_know_what_is_mapped(void)
     end(observed);
 }
 
-/* Old pages of a second mapping that the driver refuses to unmap: one call per run, and all stay. */
+/* Old pages that the driver refuses to unmap: one call per run, and all stay. */
 static void old_pages_that_are_refused_stay(void)
 {
     start();
