@@ -18,7 +18,7 @@ class Shortage(NamedTuple):
     device: int
     requested: int  #: in one range, rounded
     reserved: int  #: that tarn has of the device
-    limit: int  #: that it may have, now if none is set and the device is integrated or paged; 2**64 - 1: no limit
+    limit: int  #: that it may have by the limits, by leave_free_mb now, or by what an integrated or paged device has now; 2**64 - 1: no limit
     free: int  #: that the driver reports
     total: int  #: of the device
     rejected: bool  #: larger than the device or the limit: what is freed does not serve it
