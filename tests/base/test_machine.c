@@ -113,8 +113,8 @@ static void both_versions_count(void)
     machine_files_end();
 }
 
-/* Systemd's hybrid hierarchy: version 2 is mounted beside version 1. It has the controller for memory
- * where version 1 does not. Where version 2 is alone, that folder is any group. */
+/* Systemd's hybrid hierarchy: version 2 is mounted beside version 1. It has the controller for
+ * memory where version 1 does not. Where version 2 is alone, that folder is any group. */
 static void version_2_may_be_mounted_beside_version_1(void)
 {
     machine_files_begin();
