@@ -26,11 +26,12 @@
  *
  * A deallocation never throws, and is ordered after the work queued on its stream.
  * allocate_sync() and deallocate_sync() have no stream and wait: memory from allocate_sync() may be
- * used on any stream at once, and deallocate_sync() waits for the device's work. No memory is given
- * out while work may use it: where deallocate_sync() cannot wait, because a known capture is open
- * on the device, or where tarn cannot find a deallocation's stream, the block stays allocated until
- * a later call can wait (tarn_late_free.h). An allocation makes such a wait only if memory is
- * short, and never with `wait`. allocate_sync() throws tarn::error if it cannot wait for the legacy
+ * used on any stream at once, for which it waits for the legacy stream, within `wait`; and
+ * deallocate_sync() waits for the device's work, whatever `wait` says. No memory is given out while
+ * work may use it: where deallocate_sync() cannot wait, because a known capture is open on the
+ * device, or where tarn cannot find a deallocation's stream, the block stays allocated until a
+ * later call can wait (tarn_late_free.h). An allocation makes such a wait only if memory is short,
+ * and never with `wait`. allocate_sync() throws tarn::error if it cannot wait for the legacy
  * stream.
  *
  * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The
@@ -39,11 +40,14 @@
 #ifndef TARN_RESOURCE_HPP
 #define TARN_RESOURCE_HPP
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 #include <tarn/tarn.hpp>
+#include <thread>
 #include <type_traits>
 
 #include "tarn_late_free.h"
@@ -51,7 +55,7 @@
 namespace tarn
 {
 
-/* `OutOfMemory` must have a constructor from a tarn_status or from a text. */
+/* `OutOfMemory` must have a constructor from a tarn_status, from a text, or from both. */
 template <class OutOfMemory = out_of_memory> class basic_resource
 {
   public:
@@ -81,14 +85,19 @@ template <class OutOfMemory = out_of_memory> class basic_resource
 
     void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment)
     {
+        clock::time_point begun = clock::now();
         tarn_stream stream = find(cuda::stream_ref{legacy()});
         void *pointer = take(stream, bytes, alignment);
-        if (tarn_status status = tarn_stream_synchronize(stream); status != TARN_OK) {
-            failure failed(status);
+        tarn_status status = wait_for(stream, begun);
+        if (status == TARN_OK)
+            return pointer;
+        if (status == TARN_ERROR_NOT_READY) {
             (void)tarn_free(pointer);
-            throw failed;
+            throw_short(status, "work on the legacy stream would have to be waited for longer");
         }
-        return pointer;
+        failure failed(status);
+        (void)tarn_free(pointer);
+        throw failed;
     }
     void deallocate_sync(void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
@@ -127,6 +136,8 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     }
 
   private:
+    using clock = std::chrono::steady_clock;
+
     static cudaStream_t legacy() noexcept
     {
         return nullptr;
@@ -150,15 +161,35 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         tarn_status status = tarn_alloc(&options, bytes, &pointer);
         if (status == TARN_ERROR_OUT_OF_MEMORY && !wait_ && tarn_late_flush())
             status = tarn_alloc(&options, bytes, &pointer);
-        if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_READY) {
-            if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
-                          !std::is_constructible_v<OutOfMemory, const char *>)
-                throw OutOfMemory(status);
-            else
-                throw OutOfMemory(tarn_last_error());
-        }
+        if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_READY)
+            throw_short(status, tarn_last_error());
         check(status);
         return pointer;
+    }
+    [[noreturn]] static void throw_short(tarn_status status, const char *text)
+    {
+        if constexpr (std::is_constructible_v<OutOfMemory, tarn_status, const char *>)
+            throw OutOfMemory(status, text);
+        else if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
+                           !std::is_constructible_v<OutOfMemory, const char *>)
+            throw OutOfMemory(status);
+        else
+            throw OutOfMemory(text);
+    }
+    /* Waits for a stream, until `wait_` has passed since the allocation began. */
+    tarn_status wait_for(tarn_stream stream, clock::time_point begun) const
+    {
+        if (!wait_)
+            return tarn_stream_synchronize(stream);
+        for (std::chrono::microseconds pause{10};;
+             pause = std::min(2 * pause, std::chrono::microseconds{1000})) {
+            tarn_status status = tarn_stream_query(stream);
+            auto passed = std::chrono::nanoseconds(clock::now() - begun).count();
+            if (status != TARN_ERROR_NOT_READY || wait_ == TARN_NO_WAIT ||
+                static_cast<std::uint64_t>(passed) >= wait_)
+                return status;
+            std::this_thread::sleep_for(pause);
+        }
     }
 
     tarn_pool *pool_;

@@ -80,6 +80,11 @@ class out_of_memory : public std::bad_alloc, public error
 {
   public:
     explicit out_of_memory(tarn_status status) : error(status), text_(text_of(status)) {}
+    /* With a detail in place of tarn_last_error(). */
+    out_of_memory(tarn_status status, const char *detail)
+        : error(status), text_(std::string(tarn_status_name(status)) + ": " + detail)
+    {
+    }
     const char *what() const noexcept override
     {
         return text_.what();

@@ -231,6 +231,37 @@ def test_rmm_follows_on_all_devices_or_none(monkeypatch):
     assert not tarn.rmm.is_enabled() and resources == {0: "own", 1: "own"}
 
 
+def test_rmm_may_refuse_to_wait(monkeypatch):
+    mr = types.ModuleType("rmm.mr")
+    mr.CallbackMemoryResource = lambda allocate, deallocate: types.SimpleNamespace(allocate=allocate, deallocate=deallocate)
+    own, now = {0: "own", 1: "own"}, {}
+    mr.get_per_device_resource, mr.set_per_device_resource = own.get, now.__setitem__
+    monkeypatch.setitem(sys.modules, "rmm.mr", mr)
+    monkeypatch.setattr(tarn.adaptors, "require_gpu", lambda: None)
+    monkeypatch.setattr(tarn.rmm, "_resources", {})
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.rmm.enable(wait=-1)
+    waits, hurries = tarn.rmm.resource(0), tarn.rmm.resource(0, wait=0)
+    assert waits is not hurries and waits is tarn.rmm.resource(0, wait=None) and hurries is tarn.rmm.resource(0, wait=0)
+    tarn.rmm.enable(wait=0)
+    assert now[0] is hurries
+    tarn.rmm.disable()
+    size = 32 << 20
+    with tarn.Stream(0) as stream, tarn.Stream(0) as other:
+        tarn._library.lib.tarn_device_trim(0, 0)
+        tarn.limit(size, device=0)
+        try:
+            address = waits.allocate(size, other.native)
+            tarn._library.lib.tarn_host_work(0, other.native, address, size, 10**9)
+            waits.deallocate(address, size, other.native)
+            with pytest.raises(MemoryError) as caught:
+                hurries.allocate(size, stream.native)
+            assert isinstance(caught.value.__cause__, tarn.NotReadyError) and tarn.last_error() == str(caught.value)
+            waits.deallocate(waits.allocate(size, stream.native), size, stream.native)
+        finally:
+            tarn.limit(2**64 - 1, device=0)
+
+
 def test_warp_follows_on_all_devices_or_none(monkeypatch):
     allocators = {}
 

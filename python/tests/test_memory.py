@@ -342,6 +342,35 @@ def test_a_spiller_is_asked_until_the_request_has_room(capsys):
         tarn.limit(2**64 - 1)
 
 
+def test_a_spiller_is_asked_before_growth(capsys):
+    tarn._library.lib.tarn_device_trim(0, 0)
+    cache = [tarn.alloc(30 << 20)]
+    asked = []
+
+    def grows(device, nbytes):
+        asked.append((device, nbytes))
+        if cache:
+            cache.pop().close()
+            return True
+        raise ValueError("grow, then")
+
+    for wrong in ({}, {"before_growth": 5}):
+        with pytest.raises(TypeError, match="before_growth"):
+            tarn.Spiller(**wrong)
+    with tarn.Spiller(before_growth=grows, device=0), tarn.alloc(30 << 20, device=0) as block:
+        assert not cache and len(asked) == 1 and asked[0][0] == 0 and asked[0][1] >= block.nbytes
+        with tarn.alloc(30 << 20, device=0):
+            assert len(asked) == 2 and "grow, then" in capsys.readouterr().err
+    tarn.alloc(60 << 20, device=0).close()
+    assert len(asked) == 2
+
+
+def test_the_last_error_is_for_everyone():
+    with pytest.raises(tarn.OutOfMemoryError) as caught:
+        tarn.alloc(1 << 40)
+    assert tarn.last_error() == str(caught.value) and "1 TiB" in tarn.last_error()
+
+
 def test_a_request_that_cannot_succeed_leaves_the_cache():
     tarn.limit(64 << 20)
     cache = [tarn.alloc(10 << 20) for _ in range(5)]

@@ -62,6 +62,21 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return CU_OK;
 }
 
+/* What the machine of an integrated card has, which tarn asks beside the kernel (base/machine.h):
+ * the kernel counts simulated memory only when it is touched. False: the card is not integrated. */
+SIM_EXPORT bool tarn_sim_machine_memory(size_t *available, size_t *total);
+bool tarn_sim_machine_memory(size_t *available, size_t *total)
+{
+    size_t taken = 0, unused = 0;
+    tarn_host_ledger ledger = {.size = sizeof ledger};
+    if (!sim_card()->integrated || driver->memory_info(0, &unused, total))
+        return false;
+    for (int device = 0; !tarn_host_ledger_get(device, &ledger); device++)
+        taken += ledger.created + ledger.pinned_bytes;
+    *available = *total > taken ? *total - taken : 0;
+    return true;
+}
+
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 {
     int device;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads /proc/meminfo and the control groups, keeps the sum of claims, and tells WSL2 and few
- * addresses. cudaMemGetInfo() and
- * cuMemGetInfo() say MemFree on an integrated GPU, without the page cache, which the kernel gives
- * up (ollama/ollama#12283, sgl-project/sglang#10075). MemAvailable is the kernel's own estimate
- * (proc_pid_status(5), Documentation/filesystems/proc.rst). A group's files are those of
- * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. Nothing is allocated. */
+/* Reads /proc/meminfo and the control groups, asks a simulated driver, keeps the sum of claims, and
+ * tells WSL2 and few addresses. cudaMemGetInfo() and cuMemGetInfo() say MemFree on an integrated
+ * GPU, without the page cache, which the kernel gives up (ollama/ollama#12283,
+ * sgl-project/sglang#10075). MemAvailable is the kernel's own estimate (proc_pid_status(5),
+ * Documentation/filesystems/proc.rst). A group's files are those of
+ * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst; the hybrid hierarchy is that of
+ * systemd's docs/CGROUP_DELEGATION.md. Nothing is allocated. */
 #include "base/machine.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -27,6 +28,7 @@
 
 const char *machine_root = "";
 size_t (*machine_taken)(void);
+bool (*machine_simulated)(size_t *available, size_t *total);
 
 static atomic_size_t claimed; /* bytes */
 
@@ -114,6 +116,24 @@ static bool counts_memory(const char *controllers)
     return false;
 }
 
+static bool exists(const char *file)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s%s", machine_root, file);
+    return access(path, F_OK) == 0;
+}
+
+/* Where version 2 is mounted: beside version 1 it is in a folder, in systemd's hybrid hierarchy.
+ * Where version 2 is alone, a group may have that folder's name. */
+static const char *root_of_groups(void)
+{
+    static const char alone[] = "/sys/fs/cgroup", beside[] = "/sys/fs/cgroup/unified";
+    return !exists("/sys/fs/cgroup/cgroup.controllers") &&
+                   exists("/sys/fs/cgroup/unified/cgroup.controllers")
+               ? beside
+               : alone;
+}
+
 /* /proc/self/cgroup has a line for each hierarchy: number, controllers, path. Version 2 has the
  * number 0 and no controllers. Either version, or both, may have the controller for memory. */
 static void look_at_groups(struct machine_memory *memory)
@@ -131,7 +151,7 @@ static void look_at_groups(struct machine_memory *memory)
         else if (counts_memory(controllers + 1))
             own_old = path;
     }
-    look_at_branch(memory, "/sys/fs/cgroup", own, false);
+    look_at_branch(memory, root_of_groups(), own, false);
     look_at_branch(memory, "/sys/fs/cgroup/memory", own_old, true);
 }
 
@@ -148,6 +168,8 @@ bool machine_memory_get(struct machine_memory *memory)
     size_t taken = machine_taken ? machine_taken() : 0;
     take_least(&found, available > taken ? available - taken : 0, total * 1024);
     look_at_groups(&found);
+    if (machine_simulated && machine_simulated(&available, &total))
+        take_least(&found, available, total);
     *memory = found;
     return true;
 }
@@ -156,9 +178,7 @@ bool machine_memory_get(struct machine_memory *memory)
  * needs the file. */
 bool machine_is_wsl(void)
 {
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/dev/dxg", machine_root);
-    return secure_getenv("WSL_DISTRO_NAME") || access(path, F_OK) == 0;
+    return secure_getenv("WSL_DISTRO_NAME") || exists("/dev/dxg");
 }
 
 /* The kernel puts the first thread's stack, where these random bytes are, at the top. */

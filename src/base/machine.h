@@ -16,8 +16,8 @@ struct machine_memory {
     size_t reserve;   /* bytes of these that are left for others */
 };
 
-/* Reads what the kernel and the process's control groups say now: the one with the least room
- * decides. False if the system does not tell. */
+/* Reads what the kernel, the process's control groups and a simulated driver say now: the one with
+ * the least room decides. False if the system does not tell. */
 bool machine_memory_get(struct machine_memory *memory);
 
 /* Claims bytes before they are created. TARN_ERROR_OUT_OF_MEMORY if they, with what other threads
@@ -33,6 +33,9 @@ bool machine_is_wsl(void);
 /* The bits of the process's addresses, by the kernel and by RLIMIT_AS; 0 if the system does not
  * tell. */
 int machine_address_bits(void);
+
+/* What a simulated driver says of its machine, in bytes; false: nothing. NULL with any other. */
+extern bool (*machine_simulated)(size_t *available, size_t *total);
 
 /* For tests. A folder that stands for /; "" otherwise. Bytes that simulated devices have taken,
  * which the files there do not count; NULL otherwise. */

@@ -46,6 +46,7 @@ static tarn_status probe_cuda(union found *found, char *why, size_t size)
 static void take_cuda(const union found *found)
 {
     cuda = found->cuda;
+    loader_store(&machine_simulated, loader_symbol(&cuda.library, "tarn_sim_machine_memory"));
 }
 
 static tarn_status probe_hip(union found *found, char *why, size_t size)

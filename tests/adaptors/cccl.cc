@@ -10,9 +10,11 @@
 #include <rmm/error.hpp>
 #include <rmm/resource_ref.hpp>
 #endif
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <tarn/host.h>
+#include <thread>
 #include <utility>
 
 using resource = tarn::resource;
@@ -158,6 +160,41 @@ static void check_wait(cuda::stream_ref stream, cuda::stream_ref other)
     give(waits, stream, take(waits, stream, size), size);
 }
 
+/* The same for allocate_sync(), which waits for the legacy stream. Another thread ends the work. */
+static void check_wait_sync()
+{
+    constexpr std::size_t size = std::size_t{4} << 20;
+    constexpr std::uint64_t minute = 60000000000;
+    resource waits(tarn::default_pool(0));
+    void *block = waits.allocate_sync(size);
+    for (std::uint64_t wait : {TARN_NO_WAIT, std::uint64_t{1000}, minute}) {
+        resource hurries(tarn::default_pool(0), wait);
+        hurries.deallocate_sync(hurries.allocate_sync(size), size); /* nothing runs */
+        std::int64_t before = used();
+        tarn_status status = tarn_host_work(0, nullptr, block, size, minute);
+        std::thread ends([&] {
+            std::uint64_t now = 0;
+            std::this_thread::sleep_for(std::chrono::milliseconds(30));
+            if (status == TARN_OK && wait == minute) {
+                CHECK(tarn_host_time_get(&now) == TARN_OK);
+                CHECK(tarn_host_advance(now + minute) == TARN_OK);
+            }
+        });
+        tarn_status thrown = TARN_OK;
+        try {
+            hurries.deallocate_sync(hurries.allocate_sync(size), size);
+        } catch (const tarn::out_of_memory &failure) {
+            CHECK(std::strstr(failure.what(), "legacy stream"));
+            thrown = failure.status();
+        }
+        CHECK(thrown == (status == TARN_OK && wait != minute ? TARN_ERROR_NOT_READY : TARN_OK));
+        CHECK(used() == before);
+        ends.join();
+        CHECK(tarn_device_synchronize(0) == TARN_OK);
+    }
+    waits.deallocate_sync(block, size);
+}
+
 int main()
 {
     resource memory(tarn::default_pool(0));
@@ -187,6 +224,7 @@ int main()
     check_late(stream);
     check_callback(stream);
     check_wait(stream, stream_other);
+    check_wait_sync();
     CHECK(runs_out<std::bad_alloc>(memory, stream) &&
           runs_out<tarn::out_of_memory>(erased, stream));
     tarn::pool pool(0);

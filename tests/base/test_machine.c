@@ -113,6 +113,25 @@ static void both_versions_count(void)
     machine_files_end();
 }
 
+/* Systemd's hybrid hierarchy: version 2 is mounted beside version 1. It has the controller for
+ * memory where version 1 does not. Where version 2 is alone, that folder is any group. */
+static void version_2_may_be_mounted_beside_version_1(void)
+{
+    machine_files_begin();
+    machine_has(1000, 3200);
+    machine_file("proc/self/cgroup", "4:cpuset:/else\n1:name=systemd:/else\n0::/above/own\n");
+    machine_file("sys/fs/cgroup/unified/cgroup.controllers", "memory\n");
+    machine_file("sys/fs/cgroup/unified/above/memory.max", "671088640\n"); /* 640 MiB */
+    machine_file("sys/fs/cgroup/unified/above/memory.current", "314572800\n");
+    is(340, 20);
+    machine_file("sys/fs/cgroup/unified/above/own/memory.max", "503316480\n"); /* 480 MiB */
+    machine_file("sys/fs/cgroup/unified/above/own/memory.current", "314572800\n");
+    is(180, 15);
+    machine_file("sys/fs/cgroup/cgroup.controllers", "memory\n");
+    is(1000, 100);
+    machine_files_end();
+}
+
 /* So a container's own group may be named from outside, and only the root be there. */
 static void the_root_counts_where_the_own_group_is_not_there(void)
 {
@@ -180,6 +199,7 @@ int main(void)
         CHILD_TEST(a_container_sees_its_older_group_as_the_root),
         CHILD_TEST(older_groups_count_up_to_the_root),
         CHILD_TEST(both_versions_count),
+        CHILD_TEST(version_2_may_be_mounted_beside_version_1),
         CHILD_TEST(the_root_counts_where_the_own_group_is_not_there),
         CHILD_TEST(claims_add_up),
         CHILD_TEST(wsl2_shows_in_two_ways),

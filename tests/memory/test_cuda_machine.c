@@ -79,6 +79,30 @@ static void growth_stops_at_what_the_machine_has(void)
     machine_files_end();
 }
 
+/* The kernel of a large machine does not count what a simulated device hands out and nobody
+ * touches. Its own simulated machine does. */
+static void a_simulated_machine_has_what_its_device_leaves(void)
+{
+    size_t free_bytes = 0, total = 0;
+    void *pinned = NULL;
+    begin("orin", MEMORY);
+    machine_taken = NULL;
+    machine_has(1 << 20, 1 << 20);
+    OK(tarn_device_memory_get(0, &free_bytes, &total));
+    CHECK(free_bytes == MEMORY && total == MEMORY);
+    void *block = alloc_on(stream, 280 * MIB);
+    OK(tarn_pinned_alloc(stream, 100 * MIB, &pinned));
+    OK(tarn_device_memory_get(0, &free_bytes, &total));
+    CHECK(free_bytes <= MEMORY - 380 * MIB && free_bytes > MEMORY - 400 * MIB);
+    is_refused(free_bytes - MEMORY / 32 + 2 * MIB);
+    void *more = alloc_on(stream, free_bytes - MEMORY / 32 - 2 * MIB);
+    OK(tarn_free(more));
+    OK(tarn_free(pinned));
+    OK(tarn_free(block));
+    nothing_is_left(0);
+    machine_files_end();
+}
+
 /* The limit falls below what is in use: what is there goes on. */
 static void a_fall_only_stops_growth(void)
 {
@@ -534,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHILD_TEST(growth_stops_at_what_the_machine_has),
+        CHILD_TEST(a_simulated_machine_has_what_its_device_leaves),
         CHILD_TEST(a_fall_only_stops_growth),
         CHILD_TEST(pinned_memory_shares_the_limit),
         CHILD_TEST(a_limit_that_was_set_takes_its_place),

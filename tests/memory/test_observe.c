@@ -501,6 +501,32 @@ static void a_request_that_stays_short_fails_with_the_text_of_the_end(void **sta
     nothing_is_left(0);
 }
 
+/* Where only leave_free_mb holds, the limit is what that leaves of what is free now. */
+static void an_out_of_memory_names_what_is_left_free(void **state)
+{
+    (void)state;
+    void *pointer = NULL;
+    uintptr_t foreign = 0;
+    tarn_stream stream = lease(0);
+    tarn_observer observer = add((tarn_observer_options){.out_of_memory = note_shortage});
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_configuration_set("leave_free_mb:16"));
+    OK(driver->alloc(0, DEVICE / 4, &foreign)); /* somebody else */
+    void *block = alloc_on(stream, DEVICE / 2);
+    GIVES(tarn_alloc_on(stream, DEVICE / 4, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(shortage.last.reserved == DEVICE / 2);
+    CHECK(shortage.last.limit == DEVICE - DEVICE / 4 - 16 * MIB);
+    OK(tarn_device_limit_set(0, DEVICE / 2 + 2 * MIB)); /* the lesser of both */
+    GIVES(tarn_alloc_on(stream, DEVICE / 4, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(shortage.last.limit == DEVICE / 2 + 2 * MIB);
+    OK(driver->free(0, foreign));
+    OK(tarn_free(block));
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_observer_remove(observer));
+    OK(tarn_stream_return(stream));
+}
+
 /* The limit that the observer sets at its first call; 0: none. */
 static size_t raised;
 
@@ -834,6 +860,7 @@ int main(void)
         cmocka_unit_test(only_the_requested_device_is_reported),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(an_out_of_memory_is_reported_with_its_numbers),
+        cmocka_unit_test(an_out_of_memory_names_what_is_left_free),
         cmocka_unit_test(a_request_that_cannot_succeed_does_not_spill_everything),
         cmocka_unit_test(what_is_freed_before_a_failure_serves_the_request),
         cmocka_unit_test(a_request_that_stays_short_fails_with_the_text_of_the_end),

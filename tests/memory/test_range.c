@@ -287,6 +287,54 @@ static void a_trim_gives_decommitted_pages_back(void)
     end(range);
 }
 
+/* Old pages of memory that was mapped a second time go in one call per run, and the memory stays at
+ * its second address. */
+static void old_pages_leave_run_by_run(void)
+{
+    start();
+    tarn_range *range = range_of(NULL, 32 * PAGE);
+    OK(tarn_range_commit(range, 0, 7 * PAGE, stream));
+    work_on(stream, address_of(range, 0), 7 * PAGE, 5000000);
+    OK(tarn_range_decommit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 5 * PAGE, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 16 * PAGE, 6 * PAGE, stream));
+    OK(tarn_stream_synchronize(stream));
+    if (aliases()) {
+        fill(range, 16, 6, 3);
+        uint64_t unmaps = calls_of(0, "unmap");
+        OK(tarn_device_trim(0, 0));
+        CHECK(calls_of(0, "unmap") == unmaps + 2);
+        CHECK(ledger_of(0).mapped == 7 * PAGE);
+        is_filled(range, 16, 6, 3);
+    }
+    OK(tarn_range_decommit(range, 4 * PAGE, PAGE, stream));
+    OK(tarn_range_decommit(range, 16 * PAGE, 6 * PAGE, stream));
+    end(range);
+}
+
+/* A run is one where the table of pages has a border (range.h, CHUNK_PAGES), and where the last
+ * search for idle memory ended. */
+static void a_run_has_no_borders(void)
+{
+    start();
+    tarn_range *range = range_of(NULL, 1024 * PAGE);
+    const size_t first = 508;
+    OK(tarn_range_commit(range, first * PAGE, 8 * PAGE, stream));
+    OK(tarn_range_decommit(range, first * PAGE, 8 * PAGE, stream));
+    OK(tarn_stream_synchronize(stream));
+    uint64_t unmaps = calls_of(0, "unmap");
+    OK(tarn_device_trim(0, 3 * PAGE));
+    CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(5, 1));
+    OK(tarn_range_commit(range, first * PAGE, 8 * PAGE, stream));
+    OK(tarn_range_decommit(range, first * PAGE, 8 * PAGE, stream));
+    OK(tarn_stream_synchronize(stream));
+    unmaps = calls_of(0, "unmap");
+    OK(tarn_device_trim(0, 0));
+    CHECK(calls_of(0, "unmap") == unmaps + unmaps_of(8, 1));
+    CHECK(ledger_of(0).mapped == 0);
+    end(range);
+}
+
 static void a_range_may_be_larger_than_the_memory(void)
 {
     start();
@@ -496,6 +544,8 @@ int main(void)
         CHILD_TEST(the_pools_limit_holds),
         CHILD_TEST(decommitted_memory_makes_room),
         CHILD_TEST(a_trim_gives_decommitted_pages_back),
+        CHILD_TEST(old_pages_leave_run_by_run),
+        CHILD_TEST(a_run_has_no_borders),
         CHILD_TEST(a_range_may_be_larger_than_the_memory),
         CHILD_TEST(what_is_for_blocks_refuses_a_range),
         CHILD_TEST(a_pool_needs_virtual_segments_of_its_own),

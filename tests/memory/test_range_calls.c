@@ -257,6 +257,32 @@ static void observers_know_what_is_mapped(void)
     end(observed);
 }
 
+/* Old pages that the driver refuses to unmap: one call per run, and all stay. */
+static void old_pages_that_are_refused_stay(void)
+{
+    start();
+    tarn_range *range = range_of(NULL, 32 * PAGE);
+    OK(tarn_range_commit(range, 0, 7 * PAGE, stream));
+    work_on(stream, address_of(range, 0), 7 * PAGE, 5000000);
+    OK(tarn_range_decommit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_decommit(range, 5 * PAGE, 2 * PAGE, stream));
+    OK(tarn_range_commit(range, 16 * PAGE, 6 * PAGE, stream));
+    OK(tarn_stream_synchronize(stream));
+    fill(range, 16, 6, 3);
+    uint64_t unmaps = calls_of(0, "unmap");
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DRIVER));
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(calls_of(0, "unmap") == unmaps + 2 && ledger_of(0).mapped == 13 * PAGE);
+    is_filled(range, 16, 6, 3);
+    OK(tarn_device_trim(0, 0));
+    CHECK(ledger_of(0).mapped == 7 * PAGE);
+    is_filled(range, 16, 6, 3);
+    OK(tarn_range_decommit(range, 4 * PAGE, PAGE, stream));
+    OK(tarn_range_decommit(range, 16 * PAGE, 6 * PAGE, stream));
+    end(range);
+}
+
 /* Other devices -------------------------------------------------------------------------------- */
 
 static void peers_reach_pages(void)
@@ -510,6 +536,7 @@ int main(void)
         CHILD_TEST(observers_are_asked_before_growth),
         CHILD_TEST(a_commit_that_cannot_succeed_does_not_spill_everything),
         CHILD_TEST(observers_know_what_is_mapped),
+        CHILD_TEST(old_pages_that_are_refused_stay),
         CHILD_TEST(peers_reach_pages),
         CHILD_TEST(a_sleep_says_what_stays),
         CHILD_TEST(a_snapshot_has_the_pages),

@@ -22,6 +22,7 @@
 #define MEMORY (96 * MIB)
 #define PAGE (2 * MIB)
 #define RANGES 2
+#define FIRST 500 /* the first page that is used: a border of the table of pages is behind it */
 #define PAGES 40
 #define STREAMS 3
 #define SLOTS 256
@@ -58,9 +59,14 @@ static void look_at_slots(void)
     used = 0;
 }
 
+static size_t offset_of(int page)
+{
+    return (size_t)(FIRST + page) * PAGE;
+}
+
 static char *page_of(int range, int page)
 {
-    return m[range].start + (size_t)page * PAGE;
+    return m[range].start + offset_of(page);
 }
 
 /* Reads a page on its stream. */
@@ -108,8 +114,8 @@ static void do_commit(void)
     bool taken = false;
     for (int page = first; page < first + count; page++)
         taken = taken || m[range].committed[page];
-    tarn_status status = tarn_range_commit(m[range].range, (size_t)first * PAGE,
-                                           (size_t)count * PAGE, streams[stream]);
+    tarn_status status =
+        tarn_range_commit(m[range].range, offset_of(first), (size_t)count * PAGE, streams[stream]);
     if (range == 1 && suspended) {
         CHECK(status == TARN_ERROR_SUSPENDED);
         return;
@@ -129,17 +135,20 @@ static void do_commit(void)
         write_page(range, page, stream);
 }
 
-/* On the page's stream, or on another one that comes after it. */
+/* On the pages' stream, or on another one that comes after it. */
 static void do_decommit(void)
 {
     int range = (int)below(RANGES), page = (int)below(PAGES);
     if (!m[range].committed[page]) {
-        GIVES(tarn_range_decommit(m[range].range, (size_t)page * PAGE, PAGE, streams[0]),
+        GIVES(tarn_range_decommit(m[range].range, offset_of(page), PAGE, streams[0]),
               TARN_ERROR_INVALID_ARGUMENT);
         return;
     }
-    read_page(range, page);
-    int stream = m[range].stream[page];
+    int stream = m[range].stream[page], end = page;
+    int most = page + 1 + (int)below(8);
+    for (; end < PAGES && end < most && m[range].committed[end] && m[range].stream[end] == stream;
+         end++)
+        read_page(range, end);
     if (below(3) == 0) {
         tarn_event *event = NULL;
         int other = (int)below(STREAMS);
@@ -149,8 +158,10 @@ static void do_decommit(void)
         OK(tarn_event_destroy(event));
         stream = other;
     }
-    OK(tarn_range_decommit(m[range].range, (size_t)page * PAGE, PAGE, streams[stream]));
-    m[range].committed[page] = false;
+    OK(tarn_range_decommit(m[range].range, offset_of(page), (size_t)(end - page) * PAGE,
+                           streams[stream]));
+    for (; page < end; page++)
+        m[range].committed[page] = false;
 }
 
 static void do_read(void)
@@ -240,7 +251,7 @@ static void ranges_do_what_the_model_says(void)
     for (int range = 0; range < RANGES; range++) {
         tarn_range_options options = {.size = sizeof options, .pool = range ? pool : NULL};
         tarn_range_info info = {.size = sizeof info};
-        OK(tarn_range_create(&options, PAGES * PAGE, &m[range].range));
+        OK(tarn_range_create(&options, (FIRST + PAGES) * PAGE, &m[range].range));
         OK(tarn_range_info_get(m[range].range, &info));
         m[range].start = info.address;
     }

@@ -29,18 +29,18 @@ def stream_of(device: int, native: int) -> int:
     return found.value
 
 
-def take(device: int, native: int, size: int, alignment: int = 0, *, is_last: bool = False) -> int:
+def take(device: int, native: int, size: int, alignment: int = 0, *, wait: int = 0, is_last: bool = False) -> int:
     """The address of `size` bytes for work on a native stream; 0 for none. Before memory runs out garbage is collected, unless `is_last`:
-    arrays that only refer to each other still have theirs."""
+    arrays that only refer to each other still have theirs. With `wait`, as in tarn_alloc_options, none is: that takes any time."""
     pointer = c_void_p()
     stream = stream_of(device, native)
-    if alignment:
-        options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
+    if alignment or wait:
+        options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment, wait=wait)
         status = lib.tarn_alloc(byref(options), size, byref(pointer))
     else:
         status = lib.tarn_alloc_on(stream, size, byref(pointer))
     if status:
-        if is_last or status != _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
+        if is_last or wait or status != _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
             check(status)
         gc.collect()
         flush()

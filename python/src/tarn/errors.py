@@ -129,10 +129,16 @@ for _status, _class in _BY_STATUS.items():
 def error_of(status: int) -> TarnError:
     """The exception for a status that the last call in this thread returned."""
     kind = _BY_STATUS.get(status, TarnError)
-    text: str = lib.tarn_last_error().decode("utf-8", "replace") or lib.tarn_status_text(status).decode()
+    text: str = last_error() or lib.tarn_status_text(status).decode()
     error = kind(text)
     error.status = int(status)
     return error
+
+
+def last_error() -> str:
+    """Why the last failing call of tarn failed in this thread: for errors that another library reports without tarn's text."""
+    text: str = lib.tarn_last_error().decode("utf-8", "replace")
+    return text
 
 
 def check(status: int) -> None:

@@ -235,12 +235,12 @@ def _pool_of_context(device: int, stream: int) -> Optional[Any]:
     return pointer
 
 
-def _nanoseconds(wait: Optional[float]) -> int:
+def nanoseconds_of(wait: Optional[float]) -> int:
     """The option `wait` of an allocation for so many seconds."""
     if wait is None:
         return 0
     if not wait >= 0:
-        raise InvalidArgumentError(f"alloc: wait is {wait!r} seconds")
+        raise InvalidArgumentError(f"wait is {wait!r} seconds")
     return max(1, int(min(wait, 1e9) * 1e9)) if wait else _c.TARN_NO_WAIT
 
 
@@ -264,7 +264,7 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
         check(lib.tarn_alloc_on(value, size, byref(pointer)))  # the short way
     else:
         options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
-                                        tag=tag_number(tag), pool=chosen, wait=_nanoseconds(wait))
+                                        tag=tag_number(tag), pool=chosen, wait=nanoseconds_of(wait))
         check(lib.tarn_alloc(byref(options), size, byref(pointer)))
     return Block(pointer.value or 0, int(size), index, value)
 

@@ -170,9 +170,9 @@ tarn_status arena_addresses(struct arena *arena)
 }
 
 /* Creates the addresses of a virtual default pool. If the settings leave the choice to tarn and the
- * driver refuses every range as long as the memory, the default is plain segments, which can use
- * more of the memory than fewer addresses. On some machines memory is free, but the driver has no
- * addresses (ggml-org/llama.cpp#29142). */
+ * driver refuses every range as long as the memory, the default is plain segments: an arena is one
+ * range, and with fewer addresses a part of the memory could never be mapped. On some machines
+ * memory is free, but the driver has no addresses (ggml-org/llama.cpp#29142). */
 static tarn_status addresses_of_default(struct arena *arena)
 {
     bool chosen = memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER;

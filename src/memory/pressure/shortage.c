@@ -559,14 +559,17 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
-/* Fills in what is reserved, and the limit: that of the pool or the device, or where none is set
- * what an integrated or a paged device may reserve now. */
+/* Fills in what is reserved, and the limit: the least of the pool's, the device's, and what may be
+ * reserved now: so that leave_free_mb stays free, and without a limit on an integrated or a paged
+ * device, by what that has. */
 static void note_limit(tarn_shortage *shortage, const struct store *store)
 {
     struct arena *arena = store->arena;
     const struct driver_properties *known = &arena->device->properties;
     struct machine_memory machine = {0};
     bool fills = known->fills_machine && machine_memory_get(&machine);
+    size_t leave = memory_config()->leave_free;
+    size_t room = shortage->free > leave ? shortage->free - leave : 0;
     mutex_lock(&arena->lock);
     size_t limit = arena->limit;
     shortage->reserved = arena->reserved;
@@ -575,6 +578,8 @@ static void note_limit(tarn_shortage *shortage, const struct store *store)
                 (machine.available > machine.reserve ? machine.available - machine.reserve : 0);
     else if (limit == SIZE_MAX && known->paged)
         limit = arena->reserved + shortage->free;
+    if (leave && arena->reserved + room < limit)
+        limit = arena->reserved + room;
     shortage->limit = store->limit < limit ? store->limit : limit;
     mutex_unlock(&arena->lock);
 }

@@ -253,29 +253,61 @@ void range_empty_locked(struct tarn_range *range, struct page *page)
     atomic_store(&page->word, word_with(word, PAGE_EMPTY));
 }
 
-tarn_status range_end_left_locked(struct tarn_range *range)
+static bool is_left(const struct page *page)
+{
+    return page && word_state(atomic_load(&page->word)) == PAGE_LEFT;
+}
+
+/* Whether a page can leave in one call with a page beside it: one that is LEFT and idle. */
+static bool leaves_too_locked(struct tarn_range *range, size_t index)
+{
+    struct page *page = range_page(range, index);
+    return is_left(page) && page_is_idle_locked(range, page);
+}
+
+/* Unmaps the run of idle LEFT pages around one of them. Their words become EMPTY; they stay in the
+ * list. */
+static tarn_status end_run_locked(struct tarn_range *range, size_t index, struct piece_list *pieces)
 {
     struct arena *arena = arena_of_range(range);
+    size_t first = index, end = index + 1;
+    while (first > 0 && leaves_too_locked(range, first - 1))
+        first--;
+    while (end < range->pages && leaves_too_locked(range, end))
+        end++;
+    tell(range, first, end, false);
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = unmap(range, first, end);
+    for (size_t i = first; i < end && !status; i++)
+        piece_leave(range, range_known(range, i), pieces);
+    shared_unlock(&arena->mapping);
+    if (status)
+        begin_generation(range, first, end);
+    for (size_t i = first; i < end && !status; i++) {
+        struct page *page = range_known(range, i);
+        atomic_store(&page->word, word_with(atomic_load(&page->word), PAGE_EMPTY));
+    }
+    return status;
+}
+
+tarn_status range_end_left_locked(struct tarn_range *range)
+{
     struct piece_list pieces = {0};
     tarn_status first = TARN_OK;
-    for (struct page *page = range->left, *next; page; page = next) {
-        tarn_status status = TARN_OK;
-        next = page->link;
-        if (!page_is_idle_locked(range, page))
-            continue;
-        tell(range, page->index, page->index + 1, false);
-        shared_lock_shared(&arena->mapping);
-        status = unmap(range, page->index, page->index + 1);
-        if (!status)
-            piece_leave(range, page, &pieces);
-        shared_unlock(&arena->mapping);
-        first = first ? first : status;
-        if (status)
-            begin_generation(range, page->index, page->index + 1);
-        else
-            range_empty_locked(range, page);
+    uint64_t refused = generation_next(); /* runs that the driver refuses now get later ones */
+    for (struct page **place = &range->left, *page; (page = *place);) {
+        if (is_left(page) && page->generation < refused && page_is_idle_locked(range, page)) {
+            tarn_status status = end_run_locked(range, page->index, &pieces);
+            first = first ? first : status;
+        }
+        if (is_left(page)) {
+            place = &page->link;
+        } else {
+            *place = page->link;
+            page->link = NULL;
+        }
     }
-    pieces_to_unmapped(arena, &pieces);
+    pieces_to_unmapped(arena_of_range(range), &pieces);
     return first;
 }
 
@@ -294,22 +326,29 @@ static bool take_idle_locked(struct tarn_range *range, struct page *page)
     return false;
 }
 
-/* Unmaps the run of idle pages that begins at a page that was taken, at most up to `end`. */
-static tarn_status collect_run_locked(struct tarn_range *range, size_t first, size_t *end,
+/* Takes the page beside a run, if it is idle too. */
+static bool take_beside_locked(struct tarn_range *range, size_t index)
+{
+    struct page *page = range_page(range, index);
+    return page && take_idle_locked(range, page);
+}
+
+/* Unmaps at most `most` pages of the run of idle pages around one that was taken: those after it,
+ * then those before it. */
+static tarn_status collect_run_locked(struct tarn_range *range, size_t index, size_t most,
                                       struct piece_list *pieces)
 {
-    size_t to = first + 1;
-    for (; to < *end; to++) {
-        struct page *page = range_page(range, to);
-        if (!page || !take_idle_locked(range, page))
-            break;
-    }
-    *end = to;
-    tarn_status status = range_unmap_locked(range, first, to, pieces);
-    for (size_t i = first; i < to; i++) {
+    size_t first = index, end = index + 1;
+    while (end < range->pages && end - first < most && take_beside_locked(range, end))
+        end++;
+    while (first > 0 && end - first < most && take_beside_locked(range, first - 1))
+        first--;
+    tarn_status status = range_unmap_locked(range, first, end, pieces);
+    for (size_t i = first; i < end; i++) {
         struct page *page = range_known(range, i);
         atomic_store(&page->word, status ? page->before : word_with(page->before, PAGE_EMPTY));
     }
+    range->hand = end;
     return status;
 }
 
@@ -326,13 +365,9 @@ static tarn_status collect_in_chunk_locked(struct tarn_range *range, struct chun
     for (size_t i = 0; i < CHUNK_PAGES; i++) {
         struct page *page = &chunk->pages[i];
         bool inside = page->index >= from && page->index < to;
-        if (inside && !status && pieces->bytes < wanted && take_idle_locked(range, page)) {
-            size_t end = page->index + (wanted - pieces->bytes - 1) / range->page_size + 1;
-            end = end < to ? end : to;
-            range->hand = page->index;
-            status = collect_run_locked(range, page->index, &end, pieces);
-            range->hand = end;
-        }
+        if (inside && !status && pieces->bytes < wanted && take_idle_locked(range, page))
+            status = collect_run_locked(
+                range, page->index, (wanted - pieces->bytes - 1) / range->page_size + 1, pieces);
         some = some || word_state(atomic_load(&page->word)) == PAGE_DECOMMITTED;
     }
     if (some)

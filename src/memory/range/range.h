@@ -239,7 +239,7 @@ tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t en
                                struct piece_list *pieces);
 /* Makes a taken page without memory EMPTY. */
 void range_empty_locked(struct tarn_range *range, struct page *page);
-/* Unmaps the LEFT pages that are idle; goes on after a failure, and returns the first. */
+/* Unmaps the LEFT pages that are idle, run by run. Goes on after a failure; returns the first. */
 tarn_status range_end_left_locked(struct tarn_range *range);
 /* Unmaps idle decommitted pages into a list, until it has `wanted` bytes: run by run, from the
  * range's hand on. */
