@@ -106,7 +106,7 @@ typedef struct tarn_sealed_block {
     uint8_t data[TARN_KEEP_DATA_BYTES]; /* as it was sealed with; 0 without */
 } tarn_sealed_block;
 
-/* Finds a sealed block of a kept pool by its name, in a tree of names.
+/* Finds a sealed block of a kept pool by its name. The time does not depend on how many there are.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool has no sealed block of that name, or is not a kept pool;
  *                                the structure's size */
 TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,

@@ -22,10 +22,12 @@
 #define SMALL_PART 16   /* a segment of small blocks is this part of a large one */
 #define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
 #define ADDRESSES (UINT64_C(1) << 47) /* of a process */
+#define NAMES_BYTES (LAYOUT_BLOCKS * sizeof(struct seal *))
 
 /* A sealed block of this process. */
 struct seal {
-    struct tree_node by_offset, by_name;
+    struct tree_node by_offset;
+    struct seal *next; /* of those whose names have the same hash */
     uint64_t offset, bytes;
     size_t place;    /* in the layout */
     uint64_t number; /* no other seal of the pool ever has it */
@@ -34,7 +36,6 @@ struct seal {
 };
 
 #define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
-#define NAMED(node) TREE_ENTRY(node, struct seal, by_name)
 
 static struct object_pool keeps_of_pools = OBJECT_POOL(struct keep);
 static struct object_pool seals = OBJECT_POOL(struct seal);
@@ -43,11 +44,6 @@ static int by_offset(const struct tree_node *a, const struct tree_node *b)
 {
     uint64_t x = SEAL_OF(a)->offset, y = SEAL_OF(b)->offset;
     return x < y ? -1 : x > y;
-}
-
-static int by_name(const struct tree_node *a, const struct tree_node *b)
-{
-    return strcmp(NAMED(a)->name, NAMED(b)->name);
 }
 
 static bool is_from(const struct tree_node *node, uint64_t offset)
@@ -196,6 +192,8 @@ void keep_destroy(struct keep *keep)
         tree_remove(&keep->seals, node);
         object_free(&seals, SEAL_OF(node));
     }
+    if (keep->names)
+        pages_unmap(keep->names, NAMES_BYTES);
     if (keep->layout)
         layout_unmap(keep->layout);
     mutex_finish(&keep->talking);
@@ -229,26 +227,38 @@ static tarn_status keep_make(struct device *device, const char *name,
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
     mutex_init(&keep->lock, LOCK_KEEP);
     keep->seals.order = by_offset;
-    keep->names.order = by_name;
     keep->device = device;
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     memcpy(keep->path, options->socket, strlen(options->socket));
     memcpy(keep->name, name, strlen(name));
     keep->socket = keep->file = -1;
     *result = keep;
-    tarn_status status = owner_connect(keep);
+    keep->names = pages_map(NAMES_BYTES);
+    tarn_status status = TARN_OK;
+    if (!keep->names)
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
+    if (!status)
+        status = owner_connect(keep);
     if (status)
         give_up(keep, NULL, 0);
     return status;
 }
 
+/* The list of the seals whose names have the same hash (FNV-1a). */
+static struct seal **list_of(const struct keep *keep, const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *letter = name; *letter; letter++)
+        hash = (hash ^ (unsigned char)*letter) * 0x100000001b3u;
+    return &keep->names[(hash ^ hash >> 32) % LAYOUT_BLOCKS];
+}
+
 static struct seal *seal_named_locked(const struct keep *keep, const char *name)
 {
-    struct tree_node *node = keep->names.root;
-    int order;
-    while (node && (order = strcmp(NAMED(node)->name, name)) != 0)
-        node = node->sides[order < 0];
-    return node ? NAMED(node) : NULL;
+    struct seal *seal = *list_of(keep, name);
+    while (seal && strcmp(seal->name, name) != 0)
+        seal = seal->next;
+    return seal;
 }
 
 static void seal_enter_locked(struct keep *keep, struct seal *seal,
@@ -262,7 +272,9 @@ static void seal_enter_locked(struct keep *keep, struct seal *seal,
     memcpy(seal->data, block->data, sizeof seal->data);
     keep->taken[place / 64] |= UINT64_C(1) << place % 64;
     tree_insert(&keep->seals, &seal->by_offset);
-    tree_insert(&keep->names, &seal->by_name);
+    struct seal **list = list_of(keep, seal->name);
+    seal->next = *list;
+    *list = seal;
     keep->seal_count++;
 }
 
@@ -473,7 +485,10 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     layout_unseal(keep->layout, seal->place);
     keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
     tree_remove(&keep->seals, &seal->by_offset);
-    tree_remove(&keep->names, &seal->by_name);
+    struct seal **list = list_of(keep, seal->name);
+    while (*list != seal)
+        list = &(*list)->next;
+    *list = seal->next;
     keep->seal_count--;
     return seal;
 }

@@ -50,8 +50,9 @@ struct keep {
 
     mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
-    unsigned piece_count;     /* by offset */
-    struct tree seals, names; /* of the sealed blocks: by offset, and by name */
+    unsigned piece_count; /* by offset */
+    struct tree seals;    /* the sealed blocks, by offset */
+    struct seal **names;  /* lists of them, one per hash of a name: LAYOUT_BLOCKS */
     size_t seal_count;
     uint64_t seals_ever;
     uint64_t taken[LAYOUT_BLOCKS / 64]; /* a bit for each place of the layout */
