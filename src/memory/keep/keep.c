@@ -3,7 +3,10 @@
 
 /* The public calls of kept pools. tarn_pool_keep() gets a pool from the owner, maps its segments,
  * enters them in a heap, and takes the sealed blocks out of the free memory. Everything that may
- * fail comes before the pool can be found by others; after a failure the owner still has all. */
+ * fail comes before the pool can be found by others; after a failure the owner still has all.
+ *
+ * A pool that is only read has its segments mapped, and none in a heap: to the rest of tarn it is
+ * empty. Its records of sealed blocks follow the layout, which another process writes. */
 #include "memory/keep/keep.h"
 #include "base/file.h"
 #include "base/pages.h"
@@ -105,7 +108,7 @@ static tarn_status check_device(const struct device *device, const tarn_keep_opt
 
 /* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
 struct sealed {
-    struct layout_block *list; /* `state` is the number of its place */
+    struct layout_block *list; /* `state` is the index of its place */
     size_t count, bytes;
 };
 
@@ -126,10 +129,8 @@ static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
     for (size_t i = 0; i < room; i++) {
         const struct layout_block *place = &keep->layout->blocks[i];
         struct layout_block *copy = &sealed->list[sealed->count];
-        if (!layout_is_sealed(place))
+        if (!layout_read(place, copy))
             continue;
-        *copy = *place;
-        copy->name[TARN_KEEP_NAME_BYTES - 1] = 0;
         atomic_init(&copy->state, (uint32_t)i);
         sealed->count++;
     }
@@ -150,6 +151,14 @@ static uint64_t usable(uint64_t bytes)
     return (whole + TARN_BLOCK_UNIT - 1) & ~(uint64_t)(TARN_BLOCK_UNIT - 1);
 }
 
+static bool lies_in(const struct keep_piece *piece, const struct layout_block *block)
+{
+    return piece && block->offset >= piece->offset && block->offset % TARN_BLOCK_UNIT == 0 &&
+           block->offset - piece->offset < piece->size && block->name[0] &&
+           block->bytes <= piece->size &&
+           usable(block->bytes) <= piece->size - (block->offset - piece->offset);
+}
+
 /* Whether each block lies in one segment, behind the block before it. */
 static tarn_status sealed_check(const struct keep *keep, const struct sealed *sealed)
 {
@@ -161,9 +170,7 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
                keep->pieces[at].offset + keep->pieces[at].size <= block->offset)
             at++;
         const struct keep_piece *piece = at < keep->piece_count ? &keep->pieces[at] : NULL;
-        if (!piece || block->offset < piece->offset || block->offset < end ||
-            block->offset % TARN_BLOCK_UNIT || block->bytes > keep->window || !block->name[0] ||
-            usable(block->bytes) > piece->offset + piece->size - block->offset)
+        if (!lies_in(piece, block) || block->offset < end)
             return failed(TARN_ERROR_SYSTEM,
                           "block \"%s\" of pool %s lies in no segment of the pool: its layout is "
                           "broken; tarn keep --drop %s gives the memory up",
@@ -228,6 +235,8 @@ static tarn_status keep_make(struct device *device, const char *name,
     mutex_init(&keep->lock, LOCK_KEEP);
     keep->seals.order = by_offset;
     keep->device = device;
+    keep->reads = options->read;
+    keep->writable = !keep->reads || !driver->set_read;
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     memcpy(keep->path, options->socket, strlen(options->socket));
     memcpy(keep->name, name, strlen(name));
@@ -261,13 +270,19 @@ static struct seal *seal_named_locked(const struct keep *keep, const char *name)
     return seal;
 }
 
+static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
+{
+    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
+    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
+}
+
 static void seal_enter_locked(struct keep *keep, struct seal *seal,
                               const struct layout_block *block, size_t place)
 {
     seal->offset = block->offset;
     seal->bytes = block->bytes;
     seal->place = place;
-    seal->number = keep->seals_ever++;
+    seal->number = layout_number(place, block);
     memcpy(seal->name, block->name, sizeof seal->name);
     memcpy(seal->data, block->data, sizeof seal->data);
     keep->taken[place / 64] |= UINT64_C(1) << place % 64;
@@ -276,6 +291,19 @@ static void seal_enter_locked(struct keep *keep, struct seal *seal,
     seal->next = *list;
     *list = seal;
     keep->seal_count++;
+}
+
+/* It is the caller's to free, without a lock. */
+static struct seal *forget_locked(struct keep *keep, struct seal *seal)
+{
+    struct seal **list = list_of(keep, seal->name);
+    while (*list != seal)
+        list = &(*list)->next;
+    *list = seal->next;
+    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
+    tree_remove(&keep->seals, &seal->by_offset);
+    keep->seal_count--;
+    return seal;
 }
 
 /* The seals of this process for the blocks of the layout. */
@@ -294,6 +322,126 @@ static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
                           atomic_load_explicit(&block->state, memory_order_relaxed));
     }
     return TARN_OK;
+}
+
+/* Reading beside ------------------------------------------------------------------------------- */
+
+tarn_status keep_refuse_reader(const struct keep *keep, const char *what)
+{
+    if (!keep->reads)
+        return TARN_OK;
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "%s: pool %s is only read by this process; the process that has it, by "
+                  "tarn_pool_keep() without `read`, can do that",
+                  what, keep->name);
+}
+
+static bool is_reachable(struct keep *keep, const struct layout_block *block)
+{
+    bool found = false;
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; !found && i < keep->piece_count; i++)
+        found = keep->pieces[i].kept && lies_in(&keep->pieces[i], block);
+    mutex_unlock(&keep->lock);
+    return found;
+}
+
+static void forget_all(struct keep *keep, uint64_t read)
+{
+    struct seal *seal;
+    do {
+        mutex_lock(&keep->lock);
+        keep->read = read;
+        const struct tree_node *first = tree_first(&keep->seals);
+        seal = first ? forget_locked(keep, SEAL_OF(first)) : NULL;
+        mutex_unlock(&keep->lock);
+        object_free(&seals, seal);
+    } while (seal);
+}
+
+/* Makes records of what the layout has. Of two blocks with one name, one had its seal before. */
+static tarn_status follow(struct keep *keep, const struct sealed *sealed)
+{
+    size_t hidden = 0;
+    forget_all(keep, UNREAD);
+    for (size_t i = 0; i < sealed->count; i++) {
+        const struct layout_block *block = &sealed->list[i];
+        if (!is_reachable(keep, block)) {
+            hidden++;
+            continue;
+        }
+        struct seal *seal = object_alloc(&seals);
+        if (!seal)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
+        mutex_lock(&keep->lock);
+        bool taken = seal_named_locked(keep, block->name) || seal_at_locked(keep, block->offset);
+        if (!taken)
+            seal_enter_locked(keep, seal, block,
+                              atomic_load_explicit(&block->state, memory_order_relaxed));
+        mutex_unlock(&keep->lock);
+        if (taken)
+            object_free(&seals, seal);
+    }
+    mutex_lock(&keep->lock);
+    keep->hidden = hidden;
+    mutex_unlock(&keep->lock);
+    return TARN_OK;
+}
+
+/* Brings the records of a reader up to date. What was sealed when it begins is there when it ends,
+ * unless it has been unsealed. */
+static tarn_status look_locked(struct keep *keep)
+{
+    struct sealed sealed = {0};
+    uint64_t changes = atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
+    tarn_status status = sealed_read(keep, &sealed);
+    if (!status &&
+        atomic_load_explicit(&keep->layout->segments, memory_order_acquire) != keep->looked_at)
+        status = owner_look_locked(keep);
+    if (!status)
+        status = follow(keep, &sealed);
+    if (!status) {
+        mutex_lock(&keep->lock);
+        keep->read = changes;
+        mutex_unlock(&keep->lock);
+    }
+    sealed_end(&sealed);
+    return status;
+}
+
+static tarn_status look(struct keep *keep)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    mutex_lock(&keep->talking);
+    tarn_status status = look_locked(keep);
+    mutex_unlock(&keep->talking);
+    return status;
+}
+
+/* If the owner does not answer, what it has given up is not known, and stays. */
+tarn_status keep_let_go(const struct store *store)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct keep *keep = keep_of_store(store);
+    struct error_before before;
+    if (!keep->reads)
+        return TARN_OK;
+    error_attempt_begin(&before);
+    mutex_lock(&keep->talking);
+    (void)owner_look_locked(keep);
+    mutex_unlock(&keep->talking);
+    error_attempt_end(&before, TARN_OK);
+    if (!window_has_old(keep))
+        return TARN_OK;
+    tarn_status status = device_wait(keep->device, "a trim");
+    if (status)
+        return status;
+    mutex_lock(&keep->talking);
+    forget_all(keep, UNREAD);
+    status = window_let_go(keep);
+    keep->looked_at = UINT64_MAX;
+    mutex_unlock(&keep->talking);
+    return status;
 }
 
 /* Enters segments as free memory of a heap, and takes the sealed blocks out of it: the first
@@ -372,8 +520,10 @@ static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
     if (!status)
         status = window_reserve(keep, keep->wish, found.slot, segment_of(options));
     status = owner_segments(keep, found.count, status);
-    if (!status)
-        status = sealed_read(keep, sealed);
+    keep->looked_at = keep->numbered; /* in case the last one came */
+    if (keep->reads || status)
+        return status;
+    status = sealed_read(keep, sealed);
     if (!status)
         status = sealed_check(keep, sealed);
     return status ? status : seals_make(keep, sealed);
@@ -390,20 +540,33 @@ static tarn_status build(struct keep *keep, const tarn_keep_options *options, st
     keep->begun = true;
     pool_begin(keep->pool);
     status = window_enter(keep);
+    if (keep->reads)
+        return status ? status : look(keep);
     if (!status)
         status = heap_of(&keep->pool->store, stream, &heap);
     return status ? status : enter_all(keep, heap, sealed, taken);
 }
 
-static void describe(const struct keep *keep, const struct sealed *sealed, tarn_kept *kept)
+static void describe(const struct keep *keep, tarn_kept *kept)
 {
     kept->adopted = keep->wish != 0;
+    kept->read_only = !keep->writable;
     kept->moved = kept->adopted && keep->wish != keep->base;
-    kept->blocks = sealed->count;
-    for (size_t i = 0; i < sealed->count; i++)
-        kept->bytes += sealed->list[i].bytes;
+    kept->blocks = keep->seal_count;
+    for (struct tree_node *node = tree_first(&keep->seals); node; node = tree_next(node))
+        kept->bytes += SEAL_OF(node)->bytes;
     for (unsigned i = 0; i < keep->piece_count; i++)
         kept->mapped += keep->pieces[i].size;
+}
+
+/* Writes where this process has the pool. One that was killed may not have come to the rest. */
+static void publish(struct keep *keep)
+{
+    keep->layout->size = keep->window;
+    atomic_store_explicit(&keep->layout->base, keep->base, memory_order_release);
+    layout_numbers(keep->layout, keep->numbered);
+    keep->numbered = atomic_load_explicit(&keep->layout->segments, memory_order_relaxed);
+    layout_changed(keep->layout, false);
 }
 
 static tarn_status keep_pool(struct device *device, const char *name,
@@ -423,9 +586,9 @@ static tarn_status keep_pool(struct device *device, const char *name,
     if (status) {
         give_up(keep, &sealed, taken);
     } else {
-        describe(keep, &sealed, kept);
-        keep->layout->size = keep->window;
-        atomic_store_explicit(&keep->layout->base, keep->base, memory_order_release);
+        describe(keep, kept);
+        if (!keep->reads)
+            publish(keep);
         *pool = (tarn_pool *)keep->pool;
     }
     sealed_end(&sealed);
@@ -470,12 +633,6 @@ tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *given, tar
 
 /* Seals ---------------------------------------------------------------------------------------- */
 
-static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
-{
-    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
-    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
-}
-
 /* The block's seal; NULL: it has none. Then it is the caller's to free, without a lock. */
 static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
 {
@@ -483,14 +640,7 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     if (!seal)
         return NULL;
     layout_unseal(keep->layout, seal->place);
-    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
-    tree_remove(&keep->seals, &seal->by_offset);
-    struct seal **list = list_of(keep, seal->name);
-    while (*list != seal)
-        list = &(*list)->next;
-    *list = seal->next;
-    keep->seal_count--;
-    return seal;
+    return forget_locked(keep, seal);
 }
 
 static bool unseal(struct keep *keep, uintptr_t address)
@@ -528,9 +678,13 @@ void keep_forget_all(const struct store *store)
     }
 }
 
-bool keep_transfers(const struct store *store)
+tarn_status keep_refuse_suspend(const struct store *store, const char *what)
 {
-    return atomic_load(&keep_of_store(store)->transfers);
+    const struct keep *keep = keep_of_store(store);
+    if (atomic_load(&keep->transfers))
+        return failed(TARN_ERROR_BUSY, "%s: pool %s is being saved to a file, or loaded", what,
+                      keep->name);
+    return keep_refuse_reader(keep, what);
 }
 
 /* The first free place of the layout, which has one. */
@@ -542,8 +696,7 @@ static size_t free_place_locked(const struct keep *keep)
     return word * 64 + (size_t)__builtin_ctzll(~keep->taken[word]);
 }
 
-static tarn_status seal_locked(struct keep *keep, const struct layout_block *block,
-                               struct seal *seal)
+static tarn_status seal_locked(struct keep *keep, struct layout_block *block, struct seal *seal)
 {
     const struct seal *before = seal_at_locked(keep, block->offset);
     if (before)
@@ -559,6 +712,8 @@ static tarn_status seal_locked(struct keep *keep, const struct layout_block *blo
                       keep->name, LAYOUT_BLOCKS);
     size_t place = free_place_locked(keep);
     layout_seal(keep->layout, place, block);
+    atomic_store_explicit(&block->number, (uint32_t)layout_number(0, &keep->layout->blocks[place]),
+                          memory_order_relaxed);
     seal_enter_locked(keep, seal, block, place);
     return TARN_OK;
 }
@@ -615,6 +770,18 @@ static tarn_status seal_block(struct store *store, const tarn_block_info *info, 
     return status;
 }
 
+/* Says of a pointer that was not found whether it is in a pool that is only read. */
+static tarn_status refuse_read(tarn_status status, const void *pointer)
+{
+    char name[TARN_KEEP_NAME_BYTES];
+    if (status != TARN_ERROR_INVALID_POINTER || !window_reads((uintptr_t)pointer, name))
+        return status;
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p is in pool %s, which this process only reads: the process that has the pool "
+                  "seals and unseals",
+                  pointer, name);
+}
+
 static tarn_status wait_for(tarn_event *event)
 {
     tarn_status status = event ? event_check(event) : TARN_OK;
@@ -639,9 +806,10 @@ tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const vo
     if (!sealing.seal)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
     status = pointer_do(pointer, seal_block, &sealing);
-    if (status)
-        object_free(&seals, sealing.seal);
-    return status;
+    if (!status)
+        return TARN_OK;
+    object_free(&seals, sealing.seal);
+    return refuse_read(status, pointer);
 }
 
 static tarn_status unseal_block(struct store *store, const tarn_block_info *info, void *argument)
@@ -656,7 +824,51 @@ static tarn_status unseal_block(struct store *store, const tarn_block_info *info
 tarn_status tarn_pool_block_unseal(const void *pointer)
 {
     tarn_status status = memory_ready();
-    return status ? status : pointer_do(pointer, unseal_block, &pointer);
+    if (!status)
+        status = refuse_read(pointer_do(pointer, unseal_block, &pointer), pointer);
+    return status;
+}
+
+static void find_locked(const struct keep *keep, const char *name, tarn_sealed_block *found)
+{
+    const struct seal *seal = seal_named_locked(keep, name);
+    if (!seal || (keep->reads && !layout_has(keep->layout, seal->place, seal->number)))
+        return;
+    found->pointer = (void *)(keep->base + seal->offset);
+    found->bytes = seal->bytes;
+    found->seal = seal->number;
+    memcpy(found->data, seal->data, sizeof found->data);
+}
+
+/* A reader's find. After a look, a change that came meanwhile is none that it has to see. */
+static tarn_status find_beside(struct keep *keep, const char *name, tarn_sealed_block *found)
+{
+    for (bool looked = false;; looked = true) {
+        mutex_lock(&keep->lock);
+        bool read = looked ? keep->read != UNREAD
+                           : keep->read ==
+                                 atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
+        if (read)
+            find_locked(keep, name, found);
+        mutex_unlock(&keep->lock);
+        tarn_status status = read ? TARN_OK : look(keep);
+        if (read || status)
+            return status;
+    }
+}
+
+static tarn_status not_found(struct keep *keep, const char *name)
+{
+    mutex_lock(&keep->lock);
+    size_t hidden = keep->hidden;
+    mutex_unlock(&keep->lock);
+    if (hidden)
+        return failed(TARN_ERROR_BUSY,
+                      "pool %s has no sealed block \"%s\" that can be reached: %zu are where this "
+                      "process still has memory that the pool has given up: tarn_pool_trim()",
+                      keep->name, name, hidden);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
+                  name);
 }
 
 tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_block *block)
@@ -671,18 +883,17 @@ tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_
     struct keep *keep = keep_of_store(store_of_public(pool));
     if (!keep)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
-    mutex_lock(&keep->lock);
-    const struct seal *seal = seal_named_locked(keep, name);
     tarn_sealed_block found = {.size = sizeof found};
-    if (seal) {
-        found.pointer = (void *)(keep->base + seal->offset);
-        found.bytes = seal->bytes;
-        memcpy(found.data, seal->data, sizeof found.data);
+    status = keep->reads ? find_beside(keep, name, &found) : TARN_OK;
+    if (!keep->reads) {
+        mutex_lock(&keep->lock);
+        find_locked(keep, name, &found);
+        mutex_unlock(&keep->lock);
     }
-    mutex_unlock(&keep->lock);
-    if (!seal)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
-                      name);
+    if (!status && !found.pointer)
+        status = not_found(keep, name);
+    if (status)
+        return status;
     sized_write(block, &found, sizeof found);
     return TARN_OK;
 }
