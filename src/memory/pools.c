@@ -315,10 +315,10 @@ tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
     trace_store(TRACE_trim, store, keep);
     if (store_has(store, STORE_KEPT))
         status = hooks.keep_let_go(store);
-    if (!status && !store_is_default(store))
-        return trim(arena, store, keep);
     if (status)
         return status;
+    if (!store_is_default(store))
+        return trim(arena, store, keep);
     size_t others = reserved_by_others(arena);
     return trim(arena, NULL, keep > SIZE_MAX - others ? SIZE_MAX : keep + others);
 }

@@ -547,9 +547,10 @@ static tarn_status build(struct keep *keep, const tarn_keep_options *options, st
     return status ? status : enter_all(keep, heap, sealed, taken);
 }
 
+/* What was found. A reader without a wish came before the pool's process had addresses. */
 static void describe(const struct keep *keep, tarn_kept *kept)
 {
-    kept->adopted = keep->wish != 0;
+    kept->adopted = keep->wish != 0 || keep->reads;
     kept->read_only = !keep->writable;
     kept->moved = kept->adopted && keep->wish != keep->base;
     kept->blocks = keep->seal_count;
