@@ -128,7 +128,7 @@ typedef struct tarn_sealed_block {
 } tarn_sealed_block;
 
 /* Finds a sealed block of a kept pool by its name. The time does not depend on how many there are;
- * a reader's first find after a change reads the names of all.
+ * a reader's first find after a change goes through all of them.
  *   TARN_ERROR_INVALID_ARGUMENT  the pool has no sealed block of that name, or is not a kept pool;
  *                                the structure's size
  *   TARN_ERROR_BUSY              of a reader: the block may lie where this process still has memory

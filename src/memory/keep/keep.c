@@ -17,14 +17,12 @@
 #include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SEGMENT_BYTES ((size_t)256 << 20)
 #define SMALL_PART 16   /* a segment of small blocks is this part of a large one */
 #define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
-#define ADDRESSES (UINT64_C(1) << 47) /* of a process */
 #define NAMES_BYTES (LAYOUT_BLOCKS * sizeof(struct seal *))
 
 /* A sealed block of this process. */
@@ -118,6 +116,12 @@ static int compare(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+static bool has_place(const struct keep *keep, size_t place)
+{
+    return keep->taken[place / 64] >> place % 64 & 1;
+}
+
+/* Those of which this process has no record. */
 static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
 {
     size_t room = layout_used(keep->layout);
@@ -129,7 +133,7 @@ static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
     for (size_t i = 0; i < room; i++) {
         const struct layout_block *place = &keep->layout->blocks[i];
         struct layout_block *copy = &sealed->list[sealed->count];
-        if (!layout_read(place, copy))
+        if (has_place(keep, i) || !layout_read(place, copy))
             continue;
         atomic_init(&copy->state, (uint32_t)i);
         sealed->count++;
@@ -346,24 +350,32 @@ static bool is_reachable(struct keep *keep, const struct layout_block *block)
     return found;
 }
 
-static void forget_all(struct keep *keep, uint64_t read)
+/* Removes the records of what is no longer sealed. */
+static void forget_old(struct keep *keep)
 {
-    struct seal *seal;
-    do {
-        mutex_lock(&keep->lock);
-        keep->read = read;
-        const struct tree_node *first = tree_first(&keep->seals);
-        seal = first ? forget_locked(keep, SEAL_OF(first)) : NULL;
-        mutex_unlock(&keep->lock);
-        object_free(&seals, seal);
-    } while (seal);
+    struct seal *old = NULL;
+    mutex_lock(&keep->lock);
+    for (struct tree_node *node = tree_first(&keep->seals); node;) {
+        struct seal *seal = SEAL_OF(node);
+        node = tree_next(node);
+        if (layout_has(keep->layout, seal->place, seal->number))
+            continue;
+        (void)forget_locked(keep, seal);
+        seal->next = old;
+        old = seal;
+    }
+    mutex_unlock(&keep->lock);
+    for (struct seal *next; old; old = next) {
+        next = old->next;
+        object_free(&seals, old);
+    }
 }
 
-/* Makes records of what the layout has. Of two blocks with one name, one had its seal before. */
+/* Makes records of what is newly sealed. Where another block has the name or the addresses, it had
+ * its seal before, and a later change says so. */
 static tarn_status follow(struct keep *keep, const struct sealed *sealed)
 {
     size_t hidden = 0;
-    forget_all(keep, UNREAD);
     for (size_t i = 0; i < sealed->count; i++) {
         const struct layout_block *block = &sealed->list[i];
         if (!is_reachable(keep, block)) {
@@ -394,6 +406,7 @@ static tarn_status look_locked(struct keep *keep)
 {
     struct sealed sealed = {0};
     uint64_t changes = atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
+    forget_old(keep);
     tarn_status status = sealed_read(keep, &sealed);
     if (!status &&
         atomic_load_explicit(&keep->layout->segments, memory_order_acquire) != keep->looked_at)
@@ -437,9 +450,11 @@ tarn_status keep_let_go(const struct store *store)
     if (status)
         return status;
     mutex_lock(&keep->talking);
-    forget_all(keep, UNREAD);
     status = window_let_go(keep);
     keep->looked_at = UINT64_MAX;
+    mutex_lock(&keep->lock);
+    keep->read = UNREAD;
+    mutex_unlock(&keep->lock);
     mutex_unlock(&keep->talking);
     return status;
 }
@@ -491,23 +506,6 @@ static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options
     return TARN_OK;
 }
 
-/* Reads from the layout where the pool was, if a process had it. */
-static tarn_status place_read(struct keep *keep)
-{
-    uint64_t granule = keep->device->properties.granule;
-    keep->wish = atomic_load_explicit(&keep->layout->base, memory_order_acquire);
-    if (!keep->wish)
-        return TARN_OK;
-    keep->window = keep->layout->size;
-    if (keep->window && keep->window < ADDRESSES && keep->window % granule == 0 &&
-        keep->wish % granule == 0 && keep->wish <= ADDRESSES - keep->window)
-        return TARN_OK;
-    return failed(TARN_ERROR_SYSTEM,
-                  "pool %s was at %#" PRIx64 " with %zu bytes, it says: its layout is broken; tarn "
-                  "keep --drop %s gives the memory up",
-                  keep->name, keep->wish, keep->window, keep->name);
-}
-
 /* Maps what the owner gives, and reads which blocks of it are sealed. */
 static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
                            struct sealed *sealed)
@@ -516,7 +514,7 @@ static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
     tarn_status status = owner_get(keep, options->wait_ms, &found);
     if (status)
         return status;
-    status = place_read(keep);
+    status = window_wish(keep);
     if (!status)
         status = window_reserve(keep, keep->wish, found.slot, segment_of(options));
     status = owner_segments(keep, found.count, status);

@@ -63,7 +63,7 @@ struct keep {
     struct seal **names;  /* lists of them, one per hash of a name: LAYOUT_BLOCKS */
     size_t seal_count;
     uint64_t numbered; /* the highest number of a segment */
-    uint64_t read;     /* by a reader: `changes` of the layout. UNREAD: it is being read */
+    uint64_t read;     /* by a reader: `changes` of the layout; or UNREAD */
     size_t hidden;     /* blocks that a reader cannot reach, since it has older memory there */
     uint64_t taken[LAYOUT_BLOCKS / 64]; /* a bit for each place of the layout */
 };
@@ -78,6 +78,8 @@ static inline struct keep *keep_of_store(const struct store *store)
  * pool's `struct keep`. */
 extern const tarn_pool_allocator keep_allocator;
 
+/* Reads from the layout where the pool was, if a process had it. */
+tarn_status window_wish(struct keep *keep);
 /* Reserves addresses for a pool: at `wish` if it is not 0, otherwise at the place of the slot. If
  * those are taken, reserves others. A pool without a wish gets half as many if the driver does not
  * have them in one piece, or they are over a quarter of the process's, and so on to `least`. */

@@ -14,6 +14,7 @@
 #include "memory/keep/keep.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Where pools are to lie: the same in every process, because nothing else is usually there. In each
@@ -25,6 +26,7 @@
  * the first 512 GiB (compiler-rt/lib/tsan/rtl/tsan_platform.h), and those with addresses of 39
  * bits. There all slots are tried, and near ones late: other pools may be about to be there. */
 #define GIB UINT64_C(0x40000000)
+#define ADDRESSES (UINT64_C(1) << 47) /* of a process */
 static const struct place {
     uint64_t start, stride;
     uint32_t slots;
@@ -90,6 +92,22 @@ static bool halve(struct keep *keep, size_t least)
         return false;
     keep->window = half;
     return true;
+}
+
+tarn_status window_wish(struct keep *keep)
+{
+    uint64_t granule = keep->device->properties.granule;
+    keep->wish = atomic_load_explicit(&keep->layout->base, memory_order_acquire);
+    if (!keep->wish)
+        return TARN_OK;
+    keep->window = keep->layout->size;
+    if (keep->window && keep->window < ADDRESSES && keep->window % granule == 0 &&
+        keep->wish % granule == 0 && keep->wish <= ADDRESSES - keep->window)
+        return TARN_OK;
+    return failed(TARN_ERROR_SYSTEM,
+                  "pool %s was at %#" PRIx64 " with %zu bytes, it says: its layout is broken; tarn "
+                  "keep --drop %s gives the memory up",
+                  keep->name, keep->wish, keep->window, keep->name);
 }
 
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least)
