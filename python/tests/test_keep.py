@@ -55,6 +55,29 @@ def test_the_next_process_has_the_blocks(owner, python):
     pool.close()
 
 
+READS = """
+import numpy, tarn
+pool = tarn.keep("weights", wait=10, read=True)
+assert (pool.kept.adopted, pool.kept.moved, pool.kept.blocks, pool.kept.read_only) == (True, False, 1, True)
+assert (numpy.asarray(pool.sealed("layer.0")) == 9).all()
+try:
+    pool.alloc(1 << 20)
+except tarn.NotSupportedError as error:
+    print(error)
+pool.close()
+"""
+
+
+def test_another_process_reads_the_blocks(owner, python):
+    pool = tarn.keep("weights", segment=8 << 20)
+    sealed = seal(pool, 3 << 20, 9)
+    assert "only read by this process" in python(READS)
+    with pytest.raises(tarn.BusyError, match="this process has pool weights"):
+        tarn.keep("weights", wait=60, read=True)
+    sealed.free()
+    pool.close()
+
+
 def test_a_pool_becomes_a_file(owner, tmp_path):
     path = tmp_path / "weights.pool"
     pool, other = tarn.keep("weights", segment=8 << 20), tarn.keep("others", segment=8 << 20)

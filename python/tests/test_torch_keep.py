@@ -298,7 +298,7 @@ def test_a_seal_that_fails_leaves_nothing_and_may_come_again(process):
     try:
         tarn.keep("weights")
     except tarn.BusyError as error:
-        assert "which is this process" in str(error), error
+        assert "this process has pool" in str(error), error
     else:
         raise AssertionError("no error")
     """ + AGAIN.replace("== KEPT\n", "== KEPT + 1\n"))

@@ -18,10 +18,12 @@
 
 /* The host device's calls without a wrapper. Those of driver_host set relaxed capture mode; here
  * the program chooses the mode. */
-static const struct driver plain = {.name = "host",
+static const struct driver plain = {
+    .name = "host",
 #define X(call, parameters) .call = host_##call,
-                                    DRIVER_CALL_LIST(X)
+    DRIVER_CALL_LIST(X)
 #undef X
+        .set_read = host_set_read,
 };
 
 const struct driver *driver;

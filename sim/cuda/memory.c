@@ -419,10 +419,13 @@ cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access
     for (size_t i = 0; i < count; i++) {
         if (access[i].location.type != CU_LOCATION_DEVICE)
             return CU_INVALID_VALUE;
-        if (access[i].flags != CU_ACCESS_READ_WRITE)
+        if (access[i].flags != access[0].flags ||
+            (access[i].flags != CU_ACCESS_READ_WRITE && access[i].flags != CU_ACCESS_READ))
             return CU_NOT_SUPPORTED;
         devices[i] = access[i].location.id;
     }
+    if (access[0].flags == CU_ACCESS_READ)
+        return sim_code(driver->set_read(device, (uintptr_t)address, size, devices, (int)count));
     return sim_code(driver->set_access(device, (uintptr_t)address, size, devices, (int)count));
 }
 

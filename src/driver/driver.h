@@ -310,6 +310,10 @@ struct driver {
     /* Optional: writes what is known of a device. Creates no context and does not touch the last
      * error. */
     void (*identity)(int device, struct driver_identity *identity);
+    /* Optional: as set_access, but only to read. A device may refuse it; one that takes it refuses
+     * writes. */
+    tarn_status (*set_read)(int device, uintptr_t address, size_t size, const int *devices,
+                            int count);
     /* Optional: visits what the nodes of a graph, and of graphs embedded in it, were given. The
      * caller makes sure that the graph does not change. */
     tarn_status (*graph_walk)(int device, driver_graph graph, struct driver_walk *walk);

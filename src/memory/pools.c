@@ -313,6 +313,10 @@ tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
     if (status)
         return status;
     trace_store(TRACE_trim, store, keep);
+    if (store_has(store, STORE_KEPT))
+        status = hooks.keep_let_go(store);
+    if (status)
+        return status;
     if (!store_is_default(store))
         return trim(arena, store, keep);
     size_t others = reserved_by_others(arena);

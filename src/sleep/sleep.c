@@ -227,7 +227,8 @@ static tarn_residue_reason why_it_stays(struct pool *pool)
 {
     if (anchors_any(&pool->store))
         return TARN_RESIDUE_REGISTERED;
-    if (store_has(&pool->store, STORE_KEPT)) /* it is being saved to a file, or loaded */
+    if (store_has(&pool->store,
+                  STORE_KEPT)) /* it is being saved to a file, or loaded, or only read */
         return TARN_RESIDUE_KEPT;
     return ranges_have_memory(&pool->store) ? TARN_RESIDUE_RANGE : TARN_RESIDUE_EXPORTED;
 }
@@ -249,14 +250,15 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     error_attempt_begin(&before);
     tarn_status status = pool_sleep_prepare(
         pool, member->saves, sleepers_release(pool) && anchors_any(&pool->store), waited);
-    error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
+    bool stays = status == TARN_ERROR_BUSY || status == TARN_ERROR_NOT_SUPPORTED;
+    error_attempt_end(&before, stays ? TARN_OK : status);
     if (!status) {
         member->state = PREPARED;
         return TARN_OK;
     }
     if (pool_sleep_is_in_part(pool))
         member->state = SLEEPS;
-    if (status == TARN_ERROR_BUSY) { /* memory that stays is residue, not a failure */
+    if (stays) { /* memory that stays is residue, not a failure */
         stay(member, why_it_stays(pool));
         return TARN_OK;
     }

@@ -4,7 +4,8 @@
 /* Memory that outlives its process, on hardware. This program runs itself again as a process that
  * adopts two pools, checks every word of what is sealed, and is killed while its kernels write what
  * is not; many times. How long the adoptions took is compared with the driver's own calls for such
- * memory, in processes of their own too. TARN names the program `tarn`, whose `keep` is the owner.
+ * memory, in processes of their own too. Readers check every word beside a process that writes, and
+ * one of them tries to write what is sealed. TARN names the program `tarn`, whose `keep` is the owner.
  * GPU_KEEP_GIB is how much is kept (60, or what the device has room for), GPU_KEEP_KILLS how many
  * processes are killed (40, or as many as 45 s allow). */
 #include "gpu.h"
@@ -34,7 +35,7 @@ static char path[100];
 struct told {
     uint64_t ns;
     void *blocks[MOST], *other;
-    bool well, moved;
+    bool well, moved, read_only;
 };
 
 /* The figures of several sides. */
@@ -285,6 +286,38 @@ static bool live(int socket, tarn_stream stream)
     return tell(socket, &told) && hear(socket, 'e');
 }
 
+/* ---- A reader ---- */
+
+/* Whether the device refuses to write a block. If it does, the context has ended. */
+static bool is_refused(tarn_stream stream, void *block)
+{
+    bool queued = gpu_has_kernels ? gpu_fill(stream, block, block_bytes, 1, 0)
+                                  : gpu.cuMemsetD8Async((uintptr_t)block, 1, block_bytes,
+                                                        gpu_native(stream)) == 0;
+    return !queued || tarn_stream_synchronize(stream) != TARN_OK;
+}
+
+static bool read_beside(int socket, tarn_stream stream)
+{
+    const char *name = "keep: a reader";
+    tarn_keep_options options = options_of(stream);
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_pool *pool = NULL;
+    struct told told = {.well = false};
+    options.read = true;
+    uint64_t began = gpu_ns();
+    bool well = OK(name, tarn_pool_keep("weights", &options, &pool, &kept));
+    told.ns = gpu_ns() - began;
+    told.moved = kept.moved;
+    told.read_only = kept.read_only;
+    told.well = well && kept.blocks == blocks && check_all(name, pool, stream, told.blocks);
+    if (!tell(socket, &told) || !hear(socket, 'w'))
+        return false;
+    told.well = is_refused(stream, told.blocks[0]);
+    (void)tell(socket, &told);
+    _exit(0); /* nothing can be ended after an error of the device */
+}
+
 /* ---- This side ---- */
 
 static pid_t start_owner(void)
@@ -354,6 +387,48 @@ static int kill_many(const char *program, struct figures *figures, struct told *
     return well ? done : 0;
 }
 
+/* Has a reader check all, and, if the driver says that it refuses writes, try one: `refused`. A
+ * reader that died by it did not write. */
+static bool try_reader(const char *program, bool writes, struct told *told, bool *refused)
+{
+    int socket = -1;
+    pid_t process = side_start(program, "read", SOCK_STREAM, &socket);
+    bool well = process > 0 && get_told(socket, told);
+    if (well && writes && told->read_only && say(socket, 'w')) {
+        struct told after;
+        ssize_t came = recv(socket, &after, sizeof after, MSG_WAITALL);
+        *refused = came != (ssize_t)sizeof after || after.well;
+    }
+    if (process > 0) {
+        (void)kill(process, SIGKILL);
+        (void)waitpid(process, NULL, 0);
+    }
+    return close(socket) == 0 && well;
+}
+
+/* Two readers beside a process that has the pool and writes what is not sealed in it. */
+static void check_readers(const char *program)
+{
+    int socket = -1;
+    bool refused = false;
+    struct told writer = {.well = false}, first = {.well = false}, second = {.well = false};
+    char text[200];
+    pid_t process = side_start(program, "live", SOCK_STREAM, &socket);
+    bool well = process > 0 && get_told(socket, &writer) &&
+                try_reader(program, true, &first, &refused) &&
+                try_reader(program, false, &second, &refused);
+    well = side_end(process, SIGKILL) && close(socket) == 0 && well;
+    snprintf(
+        text, sizeof text,
+        "two beside the pool's process found every word right, after %.2f ms, %s its addresses; "
+        "writes through their mapping are %s",
+        (double)first.ns / 1e6, first.moved ? "not at" : "at",
+        !first.read_only ? "not refused by this driver, it says"
+        : refused        ? "refused, and changed nothing"
+                         : "not refused, although the driver says so");
+    gpu_verdict(well && refused == first.read_only, "keep: readers", text);
+}
+
 /* The goal is for a device of that size: the owner's answer counts more in less memory. */
 static void judge_time(struct figures *figures, double driver)
 {
@@ -405,6 +480,14 @@ static void choose_size(void)
     blocks = blocks < 1 ? 1 : blocks < MOST ? blocks : MOST;
 }
 
+/* What a process does that this program started. */
+static bool play(const char *role, int socket, tarn_stream stream)
+{
+    if (strcmp(role, "driver") == 0)
+        return map_by_driver(socket);
+    return strcmp(role, "read") == 0 ? read_beside(socket, stream) : live(socket, stream);
+}
+
 int main(int argc, char **argv)
 {
     const char *socket_path = getenv("GPU_KEEP_SOCKET"), *size = getenv("GPU_KEEP_BLOCKS");
@@ -422,10 +505,7 @@ int main(int argc, char **argv)
     if (!OK("keep", tarn_stream_lease(0, 0, &stream)))
         return gpu_end();
     if (argc == 3)
-        return (strcmp(argv[1], "driver") ? live(atoi(argv[2]), stream)
-                                          : map_by_driver(atoi(argv[2])))
-                   ? 0
-                   : GPU_FAILED;
+        return play(argv[1], atoi(argv[2]), stream) ? 0 : GPU_FAILED;
     char number[16];
     snprintf(number, sizeof number, "%u", blocks);
     setenv("GPU_KEEP_BLOCKS", number, 1);
@@ -440,6 +520,7 @@ int main(int argc, char **argv)
     pid_t owner = start_owner();
     if (owner > 0 && driver > 0 && kill_many(argv[0], &figures, &first, &same)) {
         judge_time(&figures, driver);
+        check_readers(argv[0]);
         end_pool(stream);
     }
     gpu_verdict(owner > 0 && kill(owner, SIGTERM) == 0 && side_end(owner, 0),

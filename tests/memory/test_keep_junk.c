@@ -43,9 +43,9 @@ static void make_junk(struct message *message)
     message->said.count = pick(3) ? pick(3) : pick(100);
     memset(message->said.device, '\r', pick(30));
     for (unsigned i = 0; i < 2; i++)
-        message->said.segments[i] =
-            (struct keep_segment){pick(3) ? pick(20) * 2 * MIB : random_next(&random_state),
-                                  pick(3) ? pick(4) * 2 * MIB : random_next(&random_state)};
+        message->said.segments[i] = (struct keep_segment){
+            pick(3) ? pick(20) * 2 * MIB : random_next(&random_state),
+            pick(3) ? pick(4) * 2 * MIB : random_next(&random_state), pick(4)};
     if (pick(2))
         close(add_pipe(message));
     for (unsigned i = pick(3) ? pick(2) : pick(40); i > 0; i--)

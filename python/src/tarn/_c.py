@@ -611,6 +611,7 @@ class tarn_keep_options(Structure):
         ("stream", c_uint64),
         ("segment", c_size_t),
         ("wait_ms", c_uint),
+        ("read", c_bool),
     ]
 
 class tarn_kept(Structure):
@@ -621,6 +622,7 @@ class tarn_kept(Structure):
         ("mapped", c_size_t),
         ("adopted", c_bool),
         ("moved", c_bool),
+        ("read_only", c_bool),
     ]
 
 class tarn_sealed_block(Structure):
@@ -629,6 +631,7 @@ class tarn_sealed_block(Structure):
         ("pointer", c_void_p),
         ("bytes", c_size_t),
         ("data", c_uint8 * 64),
+        ("seal", c_uint64),
     ]
 
 class tarn_pinned_duration(Structure):

@@ -91,12 +91,13 @@ _DATA_BYTES = 64
 
 class Kept(NamedTuple):
     """What keep() found: sealed blocks, their bytes, the bytes of all segments; whether the pool existed, and whether its blocks are
-    at other addresses than before."""
+    at other addresses than before; whether the driver refuses writes to them, of a pool that is only read."""
     blocks: int
     bytes: int
     mapped: int
     adopted: bool
     moved: bool
+    read_only: bool = False
 
 
 def array_data(typestr: str, shape: Tuple[int, ...]) -> bytes:
@@ -403,24 +404,24 @@ def _milliseconds(wait: float) -> int:
 
 
 def keep(name: str, device: DeviceLike = None, *, socket: Union[str, "os.PathLike[str]", None] = None, segment: int = 0, wait: float = 0,
-         stream: StreamLike = None) -> Pool:
+         stream: StreamLike = None, read: bool = False) -> Pool:
     """Takes over the pool that an owner, `tarn keep`, keeps under a name, or makes one; its `kept` says what was found. Waits at most
     `wait` seconds for the end of the process that has it, then BusyError. close() gives the memory back for ever as soon as no block
-    is live; the end of the process does not."""
+    is live; the end of the process does not. With `read`, only reads the pool beside the process that has it; waits for one that makes it."""
     encoded, index = _texts.text("name", name), device_index(device)
     options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
                                    socket=None if socket is None else _texts.path("socket", socket), wait_ms=_milliseconds(wait),
-                                   stream=stream_value(stream, index))
+                                   stream=stream_value(stream, index), read=read)
     kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
     pointer = c_void_p()
     try:
         check(lib.tarn_pool_keep(encoded, byref(options), byref(pointer), byref(kept)))
     except BusyError as error:
-        if str(error).endswith(f": process {os.getpid()} has it"):  # as the owner says it
-            raise BusyError(f"{error}, which is this process: use its Pool; after a tarn.torch.keep() that failed, call that again") from None
+        if str(error).startswith("this process has pool "):
+            raise BusyError(f"{error}, or its Pool; after a tarn.torch.keep() that failed, call that again") from None
         raise
     pool = Pool._of(pointer)
-    pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved)
+    pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved, kept.read_only)
     return pool
 
 

@@ -411,8 +411,8 @@ tarn_status cuda_unmap(int device, uintptr_t address, size_t size)
     return cuda_leave(&scope, code, "cuMemUnmap of %zu bytes at %p", size, (void *)address);
 }
 
-tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const int *devices,
-                            int count)
+static tarn_status set_access(int device, uintptr_t address, size_t size, const int *devices,
+                              int count, unsigned flags)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cu_access access[TARN_MAX_DEVICES];
@@ -424,7 +424,7 @@ tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const in
             return cuda_no_device(devices[i]);
         access[i] = (struct cu_access){
             .location = {.type = CU_LOCATION_DEVICE, .id = cuda.device[devices[i]].handle},
-            .flags = CU_ACCESS_READ_WRITE,
+            .flags = flags,
         };
     }
     tarn_status status = enter_virtual(device, "cuMemSetAccess", &scope);
@@ -433,6 +433,18 @@ tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const in
     cu_result code = cuda.call.cuMemSetAccess(address, size, access, (size_t)count);
     return cuda_leave(&scope, code, "cuMemSetAccess for %d devices on %zu bytes at %p", count, size,
                       (void *)address);
+}
+
+tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const int *devices,
+                            int count)
+{
+    return set_access(device, address, size, devices, count, CU_ACCESS_READ_WRITE);
+}
+
+static tarn_status cuda_set_read(int device, uintptr_t address, size_t size, const int *devices,
+                                 int count)
+{
+    return set_access(device, address, size, devices, count, CU_ACCESS_READ);
 }
 
 /* ---- Memory between processes ---- */
@@ -784,6 +796,7 @@ const struct driver driver_cuda = {
 #undef X
         .processes = cuda_processes,
     .identity = cuda_identity,
+    .set_read = cuda_set_read,
     .graph_walk = cuda_graph_walk,
     .finish = cuda_finish,
 };

@@ -190,6 +190,7 @@ union cu_attribute_value {
     X(CU_LOCATION_HOST_NUMA, 3, CU_MEM_LOCATION_TYPE_HOST_NUMA)                                   \
     X(CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                                 \
     X(CU_HANDLE_POSIX_FD, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                            \
+    X(CU_ACCESS_READ, 1, CU_MEM_ACCESS_FLAGS_PROT_READ)                                           \
     X(CU_ACCESS_READ_WRITE, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                \
     X(CU_HOST_PORTABLE, 1, CU_MEMHOSTALLOC_PORTABLE)                                              \
     X(CU_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                                       \

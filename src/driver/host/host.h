@@ -343,6 +343,8 @@ bool host_graphs_settled_locked(void);
 bool host_checking(void);
 tarn_status host_check(void (*found)(const struct driver_conflict *conflict));
 void host_finish(void);
+tarn_status host_set_read(int device, uintptr_t address, size_t size, const int *devices,
+                          int count);
 void host_identity(int device, struct driver_identity *identity);
 
 /* ---- host_check.c ---- */

@@ -456,12 +456,12 @@ static tarn_status check_row(const char *call, struct host_device *device, uintp
 }
 
 static tarn_status set_access_locked(struct host_device *device, uintptr_t address, size_t size,
-                                     uint64_t devices, uint64_t *count)
+                                     uint64_t devices, int protection, uint64_t *count)
 {
     tarn_status status = check_row("set_access", device, address, size, count);
     if (status)
         return status;
-    if (mprotect((void *)address, size, PROT_READ | PROT_WRITE))
+    if (mprotect((void *)address, size, protection))
         return host_system_failed("set_access", "mprotect");
     (void)madvise((void *)address, size, MADV_DONTFORK);
     const struct host_region *range = host_region_at(address);
@@ -473,8 +473,8 @@ static tarn_status set_access_locked(struct host_device *device, uintptr_t addre
     return TARN_OK;
 }
 
-tarn_status host_set_access(int number, uintptr_t address, size_t size, const int *devices,
-                            int device_count)
+static tarn_status set_access(int number, uintptr_t address, size_t size, const int *devices,
+                              int device_count, int protection)
 {
     struct host_device *device;
     uint64_t bits = 0;
@@ -487,11 +487,23 @@ tarn_status host_set_access(int number, uintptr_t address, size_t size, const in
         return refuse_off_granule("set_access", address, size);
     uint64_t count = 0;
     mutex_lock(&host_memory_lock);
-    status = set_access_locked(device, address, size, bits, &count);
+    status = set_access_locked(device, address, size, bits, protection, &count);
     mutex_unlock(&host_memory_lock);
     if (!status)
         host_charge(device, DRIVER_CALL_set_access, size, count);
     return status;
+}
+
+tarn_status host_set_access(int number, uintptr_t address, size_t size, const int *devices,
+                            int device_count)
+{
+    return set_access(number, address, size, devices, device_count, PROT_READ | PROT_WRITE);
+}
+
+tarn_status host_set_read(int number, uintptr_t address, size_t size, const int *devices,
+                          int device_count)
+{
+    return set_access(number, address, size, devices, device_count, PROT_READ);
 }
 
 /* Returns the addresses to the range, and uncounts the mapping. */

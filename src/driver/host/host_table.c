@@ -26,6 +26,8 @@
     X(unmap, (int device, uintptr_t address, size_t size), (device, address, size))            \
     X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count), \
       (device, address, size, devices, count))                                                 \
+    X(set_read, (int device, uintptr_t address, size_t size, const int *devices, int count),   \
+      (device, address, size, devices, count))                                                 \
     X(export, (int device, driver_piece piece, int *file), (device, piece, file))              \
     X(import, (int device, int file, size_t size, driver_piece *piece),                        \
       (device, file, size, piece))                                                             \

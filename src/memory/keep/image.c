@@ -328,14 +328,15 @@ static tarn_status save(struct keep *keep, int file)
     return status;
 }
 
-static tarn_status keep_of(tarn_pool *pool, struct keep **keep)
+static tarn_status keep_of(tarn_pool *pool, const char *what, struct keep **keep)
 {
     tarn_status status = pool_check(pool);
     if (status)
         return status;
     *keep = keep_of_store(store_of_public(pool));
-    return *keep ? TARN_OK
-                 : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
+    if (!*keep)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
+    return keep_refuse_reader(*keep, what);
 }
 
 tarn_status tarn_pool_save(tarn_pool *pool, int file)
@@ -343,7 +344,7 @@ tarn_status tarn_pool_save(tarn_pool *pool, int file)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct keep *keep = NULL;
     size_t size;
-    tarn_status status = keep_of(pool, &keep);
+    tarn_status status = keep_of(pool, "a save of a pool", &keep);
     if (!status)
         status = check_file(file, true, &size);
     if (!status)
@@ -463,7 +464,7 @@ tarn_status tarn_pool_load(tarn_pool *pool, int file)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct transfer transfer = {.file = file};
     size_t size = 0;
-    tarn_status status = keep_of(pool, &transfer.keep);
+    tarn_status status = keep_of(pool, "a load of a pool", &transfer.keep);
     if (!status)
         status = check_file(file, false, &size);
     if (!status && size < sizeof(struct image))

@@ -3,7 +3,10 @@
 
 /* The public calls of kept pools. tarn_pool_keep() gets a pool from the owner, maps its segments,
  * enters them in a heap, and takes the sealed blocks out of the free memory. Everything that may
- * fail comes before the pool can be found by others; after a failure the owner still has all. */
+ * fail comes before the pool can be found by others; after a failure the owner still has all.
+ *
+ * A pool that is only read has its segments mapped, and none in a heap: to the rest of tarn it is
+ * empty. Its records of sealed blocks follow the layout, which another process writes. */
 #include "memory/keep/keep.h"
 #include "base/file.h"
 #include "base/pages.h"
@@ -14,18 +17,18 @@
 #include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SEGMENT_BYTES ((size_t)256 << 20)
 #define SMALL_PART 16   /* a segment of small blocks is this part of a large one */
 #define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
-#define ADDRESSES (UINT64_C(1) << 47) /* of a process */
+#define NAMES_BYTES (LAYOUT_BLOCKS * sizeof(struct seal *))
 
 /* A sealed block of this process. */
 struct seal {
-    struct tree_node by_offset, by_name;
+    struct tree_node by_offset;
+    struct seal *next; /* of those whose names have the same hash */
     uint64_t offset, bytes;
     size_t place;    /* in the layout */
     uint64_t number; /* no other seal of the pool ever has it */
@@ -34,7 +37,6 @@ struct seal {
 };
 
 #define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
-#define NAMED(node) TREE_ENTRY(node, struct seal, by_name)
 
 static struct object_pool keeps_of_pools = OBJECT_POOL(struct keep);
 static struct object_pool seals = OBJECT_POOL(struct seal);
@@ -43,11 +45,6 @@ static int by_offset(const struct tree_node *a, const struct tree_node *b)
 {
     uint64_t x = SEAL_OF(a)->offset, y = SEAL_OF(b)->offset;
     return x < y ? -1 : x > y;
-}
-
-static int by_name(const struct tree_node *a, const struct tree_node *b)
-{
-    return strcmp(NAMED(a)->name, NAMED(b)->name);
 }
 
 static bool is_from(const struct tree_node *node, uint64_t offset)
@@ -109,7 +106,7 @@ static tarn_status check_device(const struct device *device, const tarn_keep_opt
 
 /* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
 struct sealed {
-    struct layout_block *list; /* `state` is the number of its place */
+    struct layout_block *list; /* `state` is the index of its place */
     size_t count, bytes;
 };
 
@@ -119,6 +116,12 @@ static int compare(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+static bool has_place(const struct keep *keep, size_t place)
+{
+    return keep->taken[place / 64] >> place % 64 & 1;
+}
+
+/* Those of which this process has no record. */
 static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
 {
     size_t room = layout_used(keep->layout);
@@ -130,10 +133,8 @@ static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
     for (size_t i = 0; i < room; i++) {
         const struct layout_block *place = &keep->layout->blocks[i];
         struct layout_block *copy = &sealed->list[sealed->count];
-        if (!layout_is_sealed(place))
+        if (has_place(keep, i) || !layout_read(place, copy))
             continue;
-        *copy = *place;
-        copy->name[TARN_KEEP_NAME_BYTES - 1] = 0;
         atomic_init(&copy->state, (uint32_t)i);
         sealed->count++;
     }
@@ -154,6 +155,14 @@ static uint64_t usable(uint64_t bytes)
     return (whole + TARN_BLOCK_UNIT - 1) & ~(uint64_t)(TARN_BLOCK_UNIT - 1);
 }
 
+static bool lies_in(const struct keep_piece *piece, const struct layout_block *block)
+{
+    return piece && block->offset >= piece->offset && block->offset % TARN_BLOCK_UNIT == 0 &&
+           block->offset - piece->offset < piece->size && block->name[0] &&
+           block->bytes <= piece->size &&
+           usable(block->bytes) <= piece->size - (block->offset - piece->offset);
+}
+
 /* Whether each block lies in one segment, behind the block before it. */
 static tarn_status sealed_check(const struct keep *keep, const struct sealed *sealed)
 {
@@ -165,9 +174,7 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
                keep->pieces[at].offset + keep->pieces[at].size <= block->offset)
             at++;
         const struct keep_piece *piece = at < keep->piece_count ? &keep->pieces[at] : NULL;
-        if (!piece || block->offset < piece->offset || block->offset < end ||
-            block->offset % TARN_BLOCK_UNIT || block->bytes > keep->window || !block->name[0] ||
-            usable(block->bytes) > piece->offset + piece->size - block->offset)
+        if (!lies_in(piece, block) || block->offset < end)
             return failed(TARN_ERROR_SYSTEM,
                           "block \"%s\" of pool %s lies in no segment of the pool: its layout is "
                           "broken; tarn keep --drop %s gives the memory up",
@@ -196,6 +203,8 @@ void keep_destroy(struct keep *keep)
         tree_remove(&keep->seals, node);
         object_free(&seals, SEAL_OF(node));
     }
+    if (keep->names)
+        pages_unmap(keep->names, NAMES_BYTES);
     if (keep->layout)
         layout_unmap(keep->layout);
     mutex_finish(&keep->talking);
@@ -229,26 +238,46 @@ static tarn_status keep_make(struct device *device, const char *name,
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
     mutex_init(&keep->lock, LOCK_KEEP);
     keep->seals.order = by_offset;
-    keep->names.order = by_name;
     keep->device = device;
+    keep->reads = options->read;
+    keep->writable = !keep->reads || !driver->set_read;
     keep->window = device->properties.memory / granule * granule * WINDOW_FACTOR;
     memcpy(keep->path, options->socket, strlen(options->socket));
     memcpy(keep->name, name, strlen(name));
     keep->socket = keep->file = -1;
     *result = keep;
-    tarn_status status = owner_connect(keep);
+    keep->names = pages_map(NAMES_BYTES);
+    tarn_status status = TARN_OK;
+    if (!keep->names)
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
+    if (!status)
+        status = owner_connect(keep);
     if (status)
         give_up(keep, NULL, 0);
     return status;
 }
 
+/* The list of the seals whose names have the same hash (FNV-1a). */
+static struct seal **list_of(const struct keep *keep, const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *letter = name; *letter; letter++)
+        hash = (hash ^ (unsigned char)*letter) * 0x100000001b3u;
+    return &keep->names[(hash ^ hash >> 32) % LAYOUT_BLOCKS];
+}
+
 static struct seal *seal_named_locked(const struct keep *keep, const char *name)
 {
-    struct tree_node *node = keep->names.root;
-    int order;
-    while (node && (order = strcmp(NAMED(node)->name, name)) != 0)
-        node = node->sides[order < 0];
-    return node ? NAMED(node) : NULL;
+    struct seal *seal = *list_of(keep, name);
+    while (seal && strcmp(seal->name, name) != 0)
+        seal = seal->next;
+    return seal;
+}
+
+static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
+{
+    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
+    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
 }
 
 static void seal_enter_locked(struct keep *keep, struct seal *seal,
@@ -257,13 +286,28 @@ static void seal_enter_locked(struct keep *keep, struct seal *seal,
     seal->offset = block->offset;
     seal->bytes = block->bytes;
     seal->place = place;
-    seal->number = keep->seals_ever++;
+    seal->number = layout_number(place, block);
     memcpy(seal->name, block->name, sizeof seal->name);
     memcpy(seal->data, block->data, sizeof seal->data);
     keep->taken[place / 64] |= UINT64_C(1) << place % 64;
     tree_insert(&keep->seals, &seal->by_offset);
-    tree_insert(&keep->names, &seal->by_name);
+    struct seal **list = list_of(keep, seal->name);
+    seal->next = *list;
+    *list = seal;
     keep->seal_count++;
+}
+
+/* It is the caller's to free, without a lock. */
+static struct seal *forget_locked(struct keep *keep, struct seal *seal)
+{
+    struct seal **list = list_of(keep, seal->name);
+    while (*list != seal)
+        list = &(*list)->next;
+    *list = seal->next;
+    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
+    tree_remove(&keep->seals, &seal->by_offset);
+    keep->seal_count--;
+    return seal;
 }
 
 /* The seals of this process for the blocks of the layout. */
@@ -282,6 +326,137 @@ static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
                           atomic_load_explicit(&block->state, memory_order_relaxed));
     }
     return TARN_OK;
+}
+
+/* Reading beside ------------------------------------------------------------------------------- */
+
+tarn_status keep_refuse_reader(const struct keep *keep, const char *what)
+{
+    if (!keep->reads)
+        return TARN_OK;
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "%s: pool %s is only read by this process; the process that has it, by "
+                  "tarn_pool_keep() without `read`, can do that",
+                  what, keep->name);
+}
+
+static bool is_reachable(struct keep *keep, const struct layout_block *block)
+{
+    bool found = false;
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; !found && i < keep->piece_count; i++)
+        found = keep->pieces[i].kept && lies_in(&keep->pieces[i], block);
+    mutex_unlock(&keep->lock);
+    return found;
+}
+
+/* Removes the records of what is no longer sealed. */
+static void forget_old(struct keep *keep)
+{
+    struct seal *old = NULL;
+    mutex_lock(&keep->lock);
+    for (struct tree_node *node = tree_first(&keep->seals); node;) {
+        struct seal *seal = SEAL_OF(node);
+        node = tree_next(node);
+        if (layout_has(keep->layout, seal->place, seal->number))
+            continue;
+        (void)forget_locked(keep, seal);
+        seal->next = old;
+        old = seal;
+    }
+    mutex_unlock(&keep->lock);
+    for (struct seal *next; old; old = next) {
+        next = old->next;
+        object_free(&seals, old);
+    }
+}
+
+/* Makes records of what is newly sealed. Where another block has the name or the addresses, it had
+ * its seal before, and a later change says so. */
+static tarn_status follow(struct keep *keep, const struct sealed *sealed)
+{
+    size_t hidden = 0;
+    for (size_t i = 0; i < sealed->count; i++) {
+        const struct layout_block *block = &sealed->list[i];
+        if (!is_reachable(keep, block)) {
+            hidden++;
+            continue;
+        }
+        struct seal *seal = object_alloc(&seals);
+        if (!seal)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
+        mutex_lock(&keep->lock);
+        bool taken = seal_named_locked(keep, block->name) || seal_at_locked(keep, block->offset);
+        if (!taken)
+            seal_enter_locked(keep, seal, block,
+                              atomic_load_explicit(&block->state, memory_order_relaxed));
+        mutex_unlock(&keep->lock);
+        if (taken)
+            object_free(&seals, seal);
+    }
+    mutex_lock(&keep->lock);
+    keep->hidden = hidden;
+    mutex_unlock(&keep->lock);
+    return TARN_OK;
+}
+
+/* Brings the records of a reader up to date. What was sealed when it begins is there when it ends,
+ * unless it has been unsealed. */
+static tarn_status look_locked(struct keep *keep)
+{
+    struct sealed sealed = {0};
+    uint64_t changes = atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
+    forget_old(keep);
+    tarn_status status = sealed_read(keep, &sealed);
+    if (!status &&
+        atomic_load_explicit(&keep->layout->segments, memory_order_acquire) != keep->looked_at)
+        status = owner_look_locked(keep);
+    if (!status)
+        status = follow(keep, &sealed);
+    if (!status) {
+        mutex_lock(&keep->lock);
+        keep->read = changes;
+        mutex_unlock(&keep->lock);
+    }
+    sealed_end(&sealed);
+    return status;
+}
+
+static tarn_status look(struct keep *keep)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    mutex_lock(&keep->talking);
+    tarn_status status = look_locked(keep);
+    mutex_unlock(&keep->talking);
+    return status;
+}
+
+/* If the owner does not answer, what it has given up is not known, and stays. */
+tarn_status keep_let_go(const struct store *store)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct keep *keep = keep_of_store(store);
+    struct error_before before;
+    if (!keep->reads)
+        return TARN_OK;
+    error_attempt_begin(&before);
+    mutex_lock(&keep->talking);
+    (void)owner_look_locked(keep);
+    mutex_unlock(&keep->talking);
+    error_attempt_end(&before, TARN_OK);
+    if (!window_has_old(keep))
+        return TARN_OK;
+    tarn_status status = device_wait(keep->device, "a trim");
+    if (status)
+        return status;
+    mutex_lock(&keep->talking);
+    status = window_let_go(keep);
+    keep->looked_at = UINT64_MAX;
+    mutex_lock(&keep->lock);
+    keep->read = UNREAD;
+    mutex_unlock(&keep->lock);
+    mutex_unlock(&keep->talking);
+    return status;
 }
 
 /* Enters segments as free memory of a heap, and takes the sealed blocks out of it: the first
@@ -331,23 +506,6 @@ static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options
     return TARN_OK;
 }
 
-/* Reads from the layout where the pool was, if a process had it. */
-static tarn_status place_read(struct keep *keep)
-{
-    uint64_t granule = keep->device->properties.granule;
-    keep->wish = atomic_load_explicit(&keep->layout->base, memory_order_acquire);
-    if (!keep->wish)
-        return TARN_OK;
-    keep->window = keep->layout->size;
-    if (keep->window && keep->window < ADDRESSES && keep->window % granule == 0 &&
-        keep->wish % granule == 0 && keep->wish <= ADDRESSES - keep->window)
-        return TARN_OK;
-    return failed(TARN_ERROR_SYSTEM,
-                  "pool %s was at %#" PRIx64 " with %zu bytes, it says: its layout is broken; tarn "
-                  "keep --drop %s gives the memory up",
-                  keep->name, keep->wish, keep->window, keep->name);
-}
-
 /* Maps what the owner gives, and reads which blocks of it are sealed. */
 static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
                            struct sealed *sealed)
@@ -356,12 +514,14 @@ static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
     tarn_status status = owner_get(keep, options->wait_ms, &found);
     if (status)
         return status;
-    status = place_read(keep);
+    status = window_wish(keep);
     if (!status)
         status = window_reserve(keep, keep->wish, found.slot, segment_of(options));
     status = owner_segments(keep, found.count, status);
-    if (!status)
-        status = sealed_read(keep, sealed);
+    keep->looked_at = keep->numbered; /* in case the last one came */
+    if (keep->reads || status)
+        return status;
+    status = sealed_read(keep, sealed);
     if (!status)
         status = sealed_check(keep, sealed);
     return status ? status : seals_make(keep, sealed);
@@ -378,20 +538,34 @@ static tarn_status build(struct keep *keep, const tarn_keep_options *options, st
     keep->begun = true;
     pool_begin(keep->pool);
     status = window_enter(keep);
+    if (keep->reads)
+        return status ? status : look(keep);
     if (!status)
         status = heap_of(&keep->pool->store, stream, &heap);
     return status ? status : enter_all(keep, heap, sealed, taken);
 }
 
-static void describe(const struct keep *keep, const struct sealed *sealed, tarn_kept *kept)
+/* What was found. A reader without a wish came before the pool's process had addresses. */
+static void describe(const struct keep *keep, tarn_kept *kept)
 {
-    kept->adopted = keep->wish != 0;
+    kept->adopted = keep->wish != 0 || keep->reads;
+    kept->read_only = !keep->writable;
     kept->moved = kept->adopted && keep->wish != keep->base;
-    kept->blocks = sealed->count;
-    for (size_t i = 0; i < sealed->count; i++)
-        kept->bytes += sealed->list[i].bytes;
+    kept->blocks = keep->seal_count;
+    for (struct tree_node *node = tree_first(&keep->seals); node; node = tree_next(node))
+        kept->bytes += SEAL_OF(node)->bytes;
     for (unsigned i = 0; i < keep->piece_count; i++)
         kept->mapped += keep->pieces[i].size;
+}
+
+/* Writes where this process has the pool. One that was killed may not have come to the rest. */
+static void publish(struct keep *keep)
+{
+    keep->layout->size = keep->window;
+    atomic_store_explicit(&keep->layout->base, keep->base, memory_order_release);
+    layout_numbers(keep->layout, keep->numbered);
+    keep->numbered = atomic_load_explicit(&keep->layout->segments, memory_order_relaxed);
+    layout_changed(keep->layout, false);
 }
 
 static tarn_status keep_pool(struct device *device, const char *name,
@@ -411,9 +585,9 @@ static tarn_status keep_pool(struct device *device, const char *name,
     if (status) {
         give_up(keep, &sealed, taken);
     } else {
-        describe(keep, &sealed, kept);
-        keep->layout->size = keep->window;
-        atomic_store_explicit(&keep->layout->base, keep->base, memory_order_release);
+        describe(keep, kept);
+        if (!keep->reads)
+            publish(keep);
         *pool = (tarn_pool *)keep->pool;
     }
     sealed_end(&sealed);
@@ -458,12 +632,6 @@ tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *given, tar
 
 /* Seals ---------------------------------------------------------------------------------------- */
 
-static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
-{
-    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
-    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
-}
-
 /* The block's seal; NULL: it has none. Then it is the caller's to free, without a lock. */
 static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
 {
@@ -471,11 +639,7 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     if (!seal)
         return NULL;
     layout_unseal(keep->layout, seal->place);
-    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
-    tree_remove(&keep->seals, &seal->by_offset);
-    tree_remove(&keep->names, &seal->by_name);
-    keep->seal_count--;
-    return seal;
+    return forget_locked(keep, seal);
 }
 
 static bool unseal(struct keep *keep, uintptr_t address)
@@ -513,9 +677,13 @@ void keep_forget_all(const struct store *store)
     }
 }
 
-bool keep_transfers(const struct store *store)
+tarn_status keep_refuse_suspend(const struct store *store, const char *what)
 {
-    return atomic_load(&keep_of_store(store)->transfers);
+    const struct keep *keep = keep_of_store(store);
+    if (atomic_load(&keep->transfers))
+        return failed(TARN_ERROR_BUSY, "%s: pool %s is being saved to a file, or loaded", what,
+                      keep->name);
+    return keep_refuse_reader(keep, what);
 }
 
 /* The first free place of the layout, which has one. */
@@ -527,8 +695,7 @@ static size_t free_place_locked(const struct keep *keep)
     return word * 64 + (size_t)__builtin_ctzll(~keep->taken[word]);
 }
 
-static tarn_status seal_locked(struct keep *keep, const struct layout_block *block,
-                               struct seal *seal)
+static tarn_status seal_locked(struct keep *keep, struct layout_block *block, struct seal *seal)
 {
     const struct seal *before = seal_at_locked(keep, block->offset);
     if (before)
@@ -544,6 +711,8 @@ static tarn_status seal_locked(struct keep *keep, const struct layout_block *blo
                       keep->name, LAYOUT_BLOCKS);
     size_t place = free_place_locked(keep);
     layout_seal(keep->layout, place, block);
+    atomic_store_explicit(&block->number, (uint32_t)layout_number(0, &keep->layout->blocks[place]),
+                          memory_order_relaxed);
     seal_enter_locked(keep, seal, block, place);
     return TARN_OK;
 }
@@ -600,6 +769,18 @@ static tarn_status seal_block(struct store *store, const tarn_block_info *info, 
     return status;
 }
 
+/* Says of a pointer that was not found whether it is in a pool that is only read. */
+static tarn_status refuse_read(tarn_status status, const void *pointer)
+{
+    char name[TARN_KEEP_NAME_BYTES];
+    if (status != TARN_ERROR_INVALID_POINTER || !window_reads((uintptr_t)pointer, name))
+        return status;
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p is in pool %s, which this process only reads: the process that has the pool "
+                  "seals and unseals",
+                  pointer, name);
+}
+
 static tarn_status wait_for(tarn_event *event)
 {
     tarn_status status = event ? event_check(event) : TARN_OK;
@@ -624,9 +805,10 @@ tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const vo
     if (!sealing.seal)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
     status = pointer_do(pointer, seal_block, &sealing);
-    if (status)
-        object_free(&seals, sealing.seal);
-    return status;
+    if (!status)
+        return TARN_OK;
+    object_free(&seals, sealing.seal);
+    return refuse_read(status, pointer);
 }
 
 static tarn_status unseal_block(struct store *store, const tarn_block_info *info, void *argument)
@@ -641,7 +823,51 @@ static tarn_status unseal_block(struct store *store, const tarn_block_info *info
 tarn_status tarn_pool_block_unseal(const void *pointer)
 {
     tarn_status status = memory_ready();
-    return status ? status : pointer_do(pointer, unseal_block, &pointer);
+    if (!status)
+        status = refuse_read(pointer_do(pointer, unseal_block, &pointer), pointer);
+    return status;
+}
+
+static void find_locked(const struct keep *keep, const char *name, tarn_sealed_block *found)
+{
+    const struct seal *seal = seal_named_locked(keep, name);
+    if (!seal || (keep->reads && !layout_has(keep->layout, seal->place, seal->number)))
+        return;
+    found->pointer = (void *)(keep->base + seal->offset);
+    found->bytes = seal->bytes;
+    found->seal = seal->number;
+    memcpy(found->data, seal->data, sizeof found->data);
+}
+
+/* A reader's find. After a look, a change that came meanwhile is none that it has to see. */
+static tarn_status find_beside(struct keep *keep, const char *name, tarn_sealed_block *found)
+{
+    for (bool looked = false;; looked = true) {
+        mutex_lock(&keep->lock);
+        bool read = looked ? keep->read != UNREAD
+                           : keep->read ==
+                                 atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
+        if (read)
+            find_locked(keep, name, found);
+        mutex_unlock(&keep->lock);
+        tarn_status status = read ? TARN_OK : look(keep);
+        if (read || status)
+            return status;
+    }
+}
+
+static tarn_status not_found(struct keep *keep, const char *name)
+{
+    mutex_lock(&keep->lock);
+    size_t hidden = keep->hidden;
+    mutex_unlock(&keep->lock);
+    if (hidden)
+        return failed(TARN_ERROR_BUSY,
+                      "pool %s has no sealed block \"%s\" that can be reached: %zu are where this "
+                      "process still has memory that the pool has given up: tarn_pool_trim()",
+                      keep->name, name, hidden);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
+                  name);
 }
 
 tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_block *block)
@@ -656,18 +882,17 @@ tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_
     struct keep *keep = keep_of_store(store_of_public(pool));
     if (!keep)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
-    mutex_lock(&keep->lock);
-    const struct seal *seal = seal_named_locked(keep, name);
     tarn_sealed_block found = {.size = sizeof found};
-    if (seal) {
-        found.pointer = (void *)(keep->base + seal->offset);
-        found.bytes = seal->bytes;
-        memcpy(found.data, seal->data, sizeof found.data);
+    status = keep->reads ? find_beside(keep, name, &found) : TARN_OK;
+    if (!keep->reads) {
+        mutex_lock(&keep->lock);
+        find_locked(keep, name, &found);
+        mutex_unlock(&keep->lock);
     }
-    mutex_unlock(&keep->lock);
-    if (!seal)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool %s has no sealed block \"%s\"", keep->name,
-                      name);
+    if (!status && !found.pointer)
+        status = not_found(keep, name);
+    if (status)
+        return status;
     sized_write(block, &found, sizeof found);
     return TARN_OK;
 }

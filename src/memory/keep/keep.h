@@ -14,12 +14,16 @@
 #include "memory/pool/contents.h"
 #include "memory/pool/pool.h"
 
+#define UNREAD UINT64_MAX
+
 /* One segment of the pool's addresses. */
 struct keep_piece {
     uint64_t offset, size; /* bytes */
+    uint64_t number;       /* no other segment that the pool ever had has it */
     driver_piece handle;   /* valid while `mapped` or `kept` */
     bool mapped;           /* for the device and its peers */
     bool kept;             /* the owner has its file, or is to have it */
+    unsigned look;         /* of a reader: the last in which the owner gave it */
 };
 
 struct keep {
@@ -31,29 +35,36 @@ struct keep {
     uintptr_t base; /* reserved addresses, constant */
     size_t window;  /* bytes of them, constant when they are reserved */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
-    bool begun;   /* other threads can find the pool */
-    bool returns; /* the adoption failed: at the end, the owner keeps its segments */
-    bool spares;  /* a block that is freed keeps its seal: keep_spare() */
+    bool reads;    /* beside the process that has the pool. Then no heap has its memory */
+    bool writable; /* keeps_lock: the driver does not refuse writes to all of it */
+    bool begun;    /* other threads can find the pool */
+    bool returns;  /* the adoption failed: at the end, the owner keeps its segments */
+    bool spares;   /* a block that is freed keeps its seal: keep_spare() */
 
     _Atomic bool transfers;   /* a thread saves the pool to a file, or loads one: */
     struct contents contents; /* belongs to that thread, as does */
     void *left;               /* the mapping of a file to or from which copies may go on; or NULL */
     size_t left_bytes;
 
-    mutex talking; /* held from a request to the owner until its answer */
-    int socket;    /* -1: the owner is gone */
-    int file;      /* of the layout, for another owner */
-    bool asked;    /* the owner may have given the pool */
-    bool missed;   /* the owner did not come back when it was waited for */
-    bool silent;   /* it did not answer in time */
-    bool closed;   /* it closed the connection */
+    mutex talking;      /* held from a request to the owner until its answer */
+    int socket;         /* -1: the owner is gone */
+    int file;           /* of the layout, for another owner */
+    bool asked;         /* the owner may have given the pool */
+    bool missed;        /* the owner did not come back when it was waited for */
+    bool silent;        /* it did not answer in time */
+    bool closed;        /* it closed the connection */
+    unsigned looks;     /* a reader's: how often it has asked the owner for the segments */
+    uint64_t looked_at; /* `segments` of the layout before the last time; UINT64_MAX: ask again */
 
     mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
-    unsigned piece_count;     /* by offset */
-    struct tree seals, names; /* of the sealed blocks: by offset, and by name */
+    unsigned piece_count; /* by offset */
+    struct tree seals;    /* the sealed blocks, by offset */
+    struct seal **names;  /* lists of them, one per hash of a name: LAYOUT_BLOCKS */
     size_t seal_count;
-    uint64_t seals_ever;
+    uint64_t numbered; /* the highest number of a segment */
+    uint64_t read;     /* by a reader: `changes` of the layout; or UNREAD */
+    size_t hidden;     /* blocks that a reader cannot reach, since it has older memory there */
     uint64_t taken[LAYOUT_BLOCKS / 64]; /* a bit for each place of the layout */
 };
 
@@ -67,13 +78,23 @@ static inline struct keep *keep_of_store(const struct store *store)
  * pool's `struct keep`. */
 extern const tarn_pool_allocator keep_allocator;
 
+/* Reads from the layout where the pool was, if a process had it. */
+tarn_status window_wish(struct keep *keep);
 /* Reserves addresses for a pool: at `wish` if it is not 0, otherwise at the place of the slot. If
  * those are taken, reserves others. A pool without a wish gets half as many if the driver does not
  * have them in one piece, or they are over a quarter of the process's, and so on to `least`. */
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least);
 void window_unreserve(struct keep *keep);
-/* Maps a segment that came with its file, at its offset, for no device yet. */
-tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file);
+/* Maps a segment that came with its file, at its offset: for no device yet if the pool has not
+ * begun. A reader keeps what it has already, and leaves out what would lie over older segments. */
+tarn_status window_adopt(struct keep *keep, const struct keep_segment *segment, int file);
+/* After all segments came: those that did not come are no longer the owner's. */
+void window_settle(struct keep *keep);
+/* Unmaps a reader's segments that are no longer the owner's, or says whether there are any. */
+tarn_status window_let_go(struct keep *keep);
+bool window_has_old(struct keep *keep);
+/* Whether a reader's pool has this address; its name then. */
+bool window_reads(uintptr_t address, char name[TARN_KEEP_NAME_BYTES]);
 /* Lets the device and its peers reach the segments, and from now on each peer that is enabled. */
 tarn_status window_enter(struct keep *keep);
 /* Unmaps the segments that are in no heap; the owner keeps them. */
@@ -96,9 +117,11 @@ void owner_leave(struct keep *keep, enum keep_verb verb);
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found);
 /* Then receives its segments, and maps them, unless `status` is a failure, which it returns. */
 tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status);
+/* Asks the owner for the segments again, and maps what is new, for a reader. Holds `talking`. */
+tarn_status owner_look_locked(struct keep *keep);
 /* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with
  * the one that listens now. TARN_ERROR_SYSTEM if the owner refuses or is gone. */
-tarn_status owner_ask(struct keep *keep, enum keep_verb verb, uint64_t offset, uint64_t size,
+tarn_status owner_ask(struct keep *keep, enum keep_verb verb, const struct keep_segment *segment,
                       int file);
 
 /* The segments that the owner has or is to have, from an offset on: at most KEEP_BATCH. */
@@ -117,8 +140,12 @@ tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t siz
 tarn_status keep_occupy(const struct store *store, uintptr_t address, size_t size);
 /* Removes all seals. */
 void keep_forget_all(const struct store *store);
-/* Whether the pool is being saved to a file, or loaded. */
-bool keep_transfers(const struct store *store);
+/* Fails if the pool is being saved to a file, or loaded, or is only read. */
+tarn_status keep_refuse_suspend(const struct store *store, const char *what);
+/* Fails if the pool is only read. */
+tarn_status keep_refuse_reader(const struct keep *keep, const char *what);
+/* Unmaps what a reader still has of the memory that the pool has given up. */
+tarn_status keep_let_go(const struct store *store);
 /* Removes the seal of a block that is being freed. Heap lock. */
 void keep_forget_locked(const struct store *store, uintptr_t address);
 /* For a restore of the pool, beside which nobody uses it: whether frees from now on are of blocks

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,16 +57,17 @@ static tarn_status owner_is_gone(struct keep *keep, int code)
     keep->socket = -1;
     keep->silent = is_silence(code);
     keep->closed = code == 0 || code == ECONNRESET || code == EPIPE;
-    return failed(TARN_ERROR_SYSTEM,
-                  "the owner at %s, which keeps pool %s, is gone (%s): the pool's memory ends with "
-                  "this process, and no segment can be added",
-                  keep->path, keep->name, reason(code));
+    return failed(TARN_ERROR_SYSTEM, "the owner at %s, which keeps pool %s, is gone (%s): %s",
+                  keep->path, keep->name, reason(code),
+                  keep->reads ? "only what this process has of the pool can be read"
+                              : "the pool's memory ends with this process, and no segment can be "
+                                "added");
 }
 
 static bool is_refusal(const struct keep_message *answer)
 {
     return answer->verb == KEEP_TAKEN || answer->verb == KEEP_REFUSED ||
-           answer->verb == KEEP_UNKNOWN;
+           answer->verb == KEEP_UNKNOWN || answer->verb == KEEP_YOURS;
 }
 
 /* Receives an answer with `wanted` files, or a refusal without files. */
@@ -88,6 +90,10 @@ static tarn_status verdict(struct keep *keep, const struct keep_message *answer,
 {
     if (answer->verb == wanted)
         return TARN_OK;
+    if (answer->verb == KEEP_YOURS)
+        return failed(TARN_ERROR_BUSY,
+                      "this process has pool %s of the owner at %s already: use that tarn_pool",
+                      keep->name, keep->path);
     if (answer->verb != KEEP_TAKEN && answer->verb != KEEP_REFUSED)
         return owner_is_gone(keep, EPROTO);
     return failed(answer->verb == KEEP_TAKEN ? TARN_ERROR_BUSY : TARN_ERROR_SYSTEM,
@@ -136,20 +142,20 @@ static struct keep_message request_of(const struct keep *keep, enum keep_verb ve
     return request;
 }
 
-/* Asks for the pool, with its layout if this process has it. `file` becomes its layout.
- * KEEP_UNKNOWN is an answer too, without a file. */
+/* Asks for the pool, with its layout if this process has it. `file` becomes its layout. To ADOPT
+ * and READ, KEEP_UNKNOWN is an answer too, without a file. */
 static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int layout,
                                   struct keep_message *answer, int *file)
 {
     struct keep_message request = request_of(keep, verb);
     int files[KEEP_BATCH], sent[2] = {-1, layout};
-    tarn_status status = keep_pipe(&sent[0]);
+    tarn_status status = verb == KEEP_READ ? TARN_OK : keep_pipe(&sent[0]);
     if (status)
         return status;
-    if (!send_locked(keep, &request, sent, layout >= 0 ? 2 : 1))
+    if (!send_locked(keep, &request, sent, verb == KEEP_READ ? 0 : layout >= 0 ? 2 : 1))
         return owner_is_gone(keep, errno);
     status = receive(keep, answer, files, 1);
-    if (status || (verb == KEEP_ADOPT && answer->verb == KEEP_UNKNOWN))
+    if (status || (verb != KEEP_CREATE && answer->verb == KEEP_UNKNOWN))
         return status;
     *file = files[0];
     status = verdict(keep, answer, KEEP_GIVES);
@@ -171,24 +177,39 @@ static tarn_status adopt_or_create(struct keep *keep, struct keep_message *answe
     return status;
 }
 
+/* Gets the pool to read it beside the process that has it, or had it. */
+static tarn_status read_beside(struct keep *keep, struct keep_message *answer, int *file)
+{
+    mutex_lock(&keep->talking);
+    tarn_status status = ask_for_locked(keep, KEEP_READ, -1, answer, file);
+    mutex_unlock(&keep->talking);
+    if (!status && answer->verb == KEEP_UNKNOWN)
+        return failed(TARN_ERROR_BUSY,
+                      "the owner at %s has no pool %s to be read: a process makes it by "
+                      "tarn_pool_keep() without `read`",
+                      keep->path, keep->name);
+    return status;
+}
+
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found)
 {
     int file = -1;
     uint64_t deadline = ticks_of_system() + (uint64_t)wait_ms * 1000000u;
     tarn_status status;
-    keep->asked = true;
+    keep->asked = !keep->reads;
     for (unsigned pause = 1;; pause = pause < 20 ? pause * 2 : pause) {
         struct error_before before;
         error_attempt_begin(&before);
-        status = adopt_or_create(keep, found, &file);
+        status =
+            keep->reads ? read_beside(keep, found, &file) : adopt_or_create(keep, found, &file);
         error_attempt_end(&before, status);
-        if (status != TARN_ERROR_BUSY || ticks_of_system() >= deadline)
+        if (status != TARN_ERROR_BUSY || found->verb == KEEP_YOURS || ticks_of_system() >= deadline)
             break;
         pause_ms(pause);
     }
     if (status)
         return status;
-    keep->layout = layout_map(file);
+    keep->layout = layout_map(file, !keep->reads);
     int code = errno;
     keep->file = file;
     return keep->layout
@@ -211,7 +232,7 @@ static tarn_status adopt_batch(struct keep *keep, size_t *left, tarn_status befo
     if (batch.verb != KEEP_SEGMENTS || batch.count != wanted)
         status = owner_is_gone(keep, EPROTO);
     for (unsigned i = 0; !before && !status && i < wanted; i++)
-        status = window_adopt(keep, batch.segments[i].offset, batch.segments[i].size, files[i]);
+        status = window_adopt(keep, &batch.segments[i], files[i]);
     if (batch.verb == KEEP_SEGMENTS)
         close_all(files, &count);
     *left -= wanted;
@@ -223,6 +244,56 @@ tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status)
 {
     while (keep->socket >= 0 && count > 0)
         status = adopt_batch(keep, &count, status);
+    return status;
+}
+
+/* Reading beside ------------------------------------------------------------------------------- */
+
+static bool is_same_file(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Asks on the pool's connection, or, if that has ended, on a new one. */
+static tarn_status ask_again_locked(struct keep *keep, struct keep_message *answer, int *file)
+{
+    struct error_before before;
+    tarn_status status = TARN_ERROR_SYSTEM;
+    error_attempt_begin(&before);
+    if (keep->socket >= 0)
+        status = ask_for_locked(keep, KEEP_READ, -1, answer, file);
+    if (status && keep->socket < 0 && !keep->silent) {
+        keep->socket = wire_connect(keep->path);
+        status = keep->socket < 0 ? owner_is_gone(keep, errno)
+                                  : ask_for_locked(keep, KEEP_READ, -1, answer, file);
+    }
+    error_attempt_end(&before, status);
+    return status;
+}
+
+tarn_status owner_look_locked(struct keep *keep)
+{
+    struct keep_message answer;
+    int file = -1;
+    uint64_t segments = atomic_load_explicit(&keep->layout->segments, memory_order_acquire);
+    tarn_status status = ask_again_locked(keep, &answer, &file);
+    if (status)
+        return status;
+    bool same = answer.verb == KEEP_GIVES && is_same_file(file, keep->file);
+    if (answer.verb == KEEP_GIVES)
+        close(file);
+    if (!same)
+        status = failed(TARN_ERROR_SYSTEM,
+                        "the owner at %s no longer has the pool %s that is read here: release it, "
+                        "and ask for it again",
+                        keep->path, keep->name);
+    keep->looks++;
+    status = owner_segments(keep, answer.verb == KEEP_GIVES ? answer.count : 0, status);
+    if (!status) {
+        window_settle(keep);
+        keep->looked_at = segments;
+    }
     return status;
 }
 
@@ -342,18 +413,20 @@ static tarn_status ask_locked(struct keep *keep, const struct keep_message *requ
     return status;
 }
 
-tarn_status owner_ask(struct keep *keep, enum keep_verb verb, uint64_t offset, uint64_t size,
+tarn_status owner_ask(struct keep *keep, enum keep_verb verb, const struct keep_segment *segment,
                       int file)
 {
     struct keep_message request = keep_message(verb);
     request.count = 1;
-    request.segments[0] = (struct keep_segment){offset, size};
+    request.segments[0] = *segment;
     mutex_lock(&keep->talking);
     if (verb == KEEP_REMOVE)
-        window_keep(keep, offset, false);
+        window_keep(keep, segment->offset, false);
     tarn_status status = ask_locked(keep, &request, file);
-    if (verb == KEEP_ADD && !status)
-        window_keep(keep, offset, true);
+    if (verb == KEEP_ADD && !status) {
+        window_keep(keep, segment->offset, true);
+        layout_numbers(keep->layout, segment->number);
+    }
     mutex_unlock(&keep->talking);
     return status;
 }

@@ -14,6 +14,7 @@
 #include "memory/keep/keep.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Where pools are to lie: the same in every process, because nothing else is usually there. In each
@@ -25,6 +26,7 @@
  * the first 512 GiB (compiler-rt/lib/tsan/rtl/tsan_platform.h), and those with addresses of 39
  * bits. There all slots are tried, and near ones late: other pools may be about to be there. */
 #define GIB UINT64_C(0x40000000)
+#define ADDRESSES (UINT64_C(1) << 47) /* of a process */
 static const struct place {
     uint64_t start, stride;
     uint32_t slots;
@@ -90,6 +92,22 @@ static bool halve(struct keep *keep, size_t least)
         return false;
     keep->window = half;
     return true;
+}
+
+tarn_status window_wish(struct keep *keep)
+{
+    uint64_t granule = keep->device->properties.granule;
+    keep->wish = atomic_load_explicit(&keep->layout->base, memory_order_acquire);
+    if (!keep->wish)
+        return TARN_OK;
+    keep->window = keep->layout->size;
+    if (keep->window && keep->window < ADDRESSES && keep->window % granule == 0 &&
+        keep->wish % granule == 0 && keep->wish <= ADDRESSES - keep->window)
+        return TARN_OK;
+    return failed(TARN_ERROR_SYSTEM,
+                  "pool %s was at %#" PRIx64 " with %zu bytes, it says: its layout is broken; tarn "
+                  "keep --drop %s gives the memory up",
+                  keep->name, keep->wish, keep->window, keep->name);
 }
 
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least)
@@ -181,12 +199,29 @@ static tarn_status map(const struct keep *keep, uint64_t offset, uint64_t size, 
                        driver->map(keep->device->number, keep->base + offset, size, handle));
 }
 
+/* Lets devices reach a run of segments: those of a reader only to read, if the driver can. */
+static tarn_status let_reach(struct keep *keep, uint64_t offset, uint64_t size, const int *devices,
+                             int count)
+{
+    int device = keep->device->number;
+    uintptr_t start = keep->base + offset;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (keep->reads && driver->set_read && !keep->writable &&
+        driver->set_read(device, start, size, devices, count) == TARN_OK) {
+        error_attempt_end(&before, TARN_OK);
+        return TARN_OK;
+    }
+    error_attempt_end(&before, TARN_OK);
+    keep->writable = true;
+    return device_note(keep->device, driver->set_access(device, start, size, devices, count));
+}
+
 /* Lets the device and its peers reach a run of segments. */
-static tarn_status open_alone(const struct keep *keep, uint64_t offset, uint64_t size)
+static tarn_status open_alone(struct keep *keep, uint64_t offset, uint64_t size)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(keep->device, devices);
-    return device_note(keep->device, driver->set_access(keep->device->number, keep->base + offset,
-                                                        size, devices, count));
+    return let_reach(keep, offset, size, devices, count);
 }
 
 /* Maps a new segment at its entered addresses, which have it then. */
@@ -218,6 +253,30 @@ static struct keep_piece take_out(struct keep *keep, uint64_t offset)
     return piece;
 }
 
+static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece)
+{
+    int device = keep->device->number;
+    tarn_status status =
+        device_note(keep->device, driver->unmap(device, keep->base + piece->offset, piece->size));
+    if (!status)
+        status = device_note(keep->device, driver->release(device, piece->handle));
+    return status;
+}
+
+/* Opens a segment that was mapped after the pool had begun; on failure it is gone. */
+static tarn_status open_later(struct keep *keep, const struct keep_segment *segment)
+{
+    mutex_lock(&keeps_lock);
+    tarn_status status = open_alone(keep, segment->offset, segment->size);
+    mutex_unlock(&keeps_lock);
+    if (!status)
+        return TARN_OK;
+    struct keep_piece piece = take_out(keep, segment->offset);
+    (void)unmap(keep, &piece);
+    leave(keep, segment->offset);
+    return status;
+}
+
 /* Makes a piece and its file. */
 static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *handle, int *file)
 {
@@ -236,9 +295,19 @@ static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *
 static void take_back(struct keep *keep, uint64_t offset, uint64_t size)
 {
     struct error_before before;
+    struct keep_segment segment = {offset, size, 0};
     error_attempt_begin(&before);
-    (void)owner_ask(keep, KEEP_REMOVE, offset, size, -1);
+    (void)owner_ask(keep, KEEP_REMOVE, &segment, -1);
     error_attempt_end(&before, TARN_OK);
+}
+
+/* Numbers entered addresses that get new memory. */
+static uint64_t number_next(struct keep *keep, uint64_t offset)
+{
+    mutex_lock(&keep->lock);
+    uint64_t number = find_locked(keep, offset)->number = ++keep->numbered;
+    mutex_unlock(&keep->lock);
+    return number;
 }
 
 /* A segment in entered addresses: made, the owner's, mapped. */
@@ -246,12 +315,13 @@ static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t siz
 {
     driver_piece handle = 0;
     int file = -1;
+    struct keep_segment segment = {offset, size, number_next(keep, offset)};
     tarn_status status = create(keep, size, &handle, &file);
     if (status)
         return status;
     file_keep_from_children(file);
     has(keep, offset, handle, false);
-    status = owner_ask(keep, KEEP_ADD, offset, size, file);
+    status = owner_ask(keep, KEEP_ADD, &segment, file);
     file_close(file);
     if (!status) {
         status = map_new(keep, offset, size, handle);
@@ -263,46 +333,88 @@ static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t siz
     return status;
 }
 
-tarn_status window_adopt(struct keep *keep, uint64_t offset, uint64_t size, int file)
+/* The entered segment that meets some addresses, or NULL. */
+static struct keep_piece *meeting_locked(struct keep *keep, const struct keep_segment *segment)
 {
-    driver_piece handle = 0;
+    for (unsigned i = 0; i < keep->piece_count; i++) {
+        struct keep_piece *piece = &keep->pieces[i];
+        if (piece->offset < segment->offset + segment->size &&
+            segment->offset < piece->offset + piece->size)
+            return piece;
+    }
+    return NULL;
+}
+
+/* Enters a segment that the owner gave. False if its addresses are none of the pool, or not free;
+ * `had`: it is to be left out. */
+static bool enter_given(struct keep *keep, const struct keep_segment *segment, bool *had)
+{
     size_t granule = keep->device->properties.granule;
+    if (!segment->size || segment->size % granule || segment->offset % granule ||
+        segment->offset > keep->window || segment->size > keep->window - segment->offset)
+        return false;
     mutex_lock(&keep->lock);
-    bool fits = size && size % granule == 0 && offset % granule == 0 && offset <= keep->window &&
-                enter_locked(keep, offset, size);
+    struct keep_piece *piece = keep->reads ? meeting_locked(keep, segment) : NULL;
+    *had = piece != NULL;
+    if (!piece)
+        piece = enter_locked(keep, segment->offset, segment->size);
+    else if (piece->number != segment->number || piece->offset != segment->offset ||
+             piece->size != segment->size)
+        piece = NULL;
+    if (piece) {
+        piece->number = segment->number;
+        piece->look = keep->looks;
+        if (keep->numbered < segment->number)
+            keep->numbered = segment->number;
+    }
     mutex_unlock(&keep->lock);
-    if (!fits)
-        return failed(TARN_ERROR_SYSTEM,
-                      "the owner at %s gave a segment of pool %s that does not fit its addresses",
-                      keep->path, keep->name);
+    return *had || piece;
+}
+
+static tarn_status import(const struct keep *keep, const struct keep_segment *segment, int file,
+                          driver_piece *handle)
+{
+    int device = keep->device->number;
     tarn_status status =
-        device_note(keep->device, driver->import(keep->device->number, file, size, &handle));
+        device_note(keep->device, driver->import(device, file, segment->size, handle));
     if (!status) {
-        status = map(keep, offset, size, handle);
+        status = map(keep, segment->offset, segment->size, *handle);
         if (status)
-            (void)device_note(keep->device, driver->release(keep->device->number, handle));
+            (void)device_note(keep->device, driver->release(device, *handle));
     }
     if (status == TARN_ERROR_INVALID_ARGUMENT) /* which the caller's arguments were not */
         status =
             failed_within(TARN_ERROR_SYSTEM, "what the owner at %s gave is no segment of pool %s",
                           keep->path, keep->name);
-    if (status) {
-        leave(keep, offset);
-        return status;
-    }
-    has(keep, offset, handle, true);
-    window_keep(keep, offset, true);
-    return TARN_OK;
+    return status;
 }
 
-static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece)
+tarn_status window_adopt(struct keep *keep, const struct keep_segment *segment, int file)
 {
-    int device = keep->device->number;
-    tarn_status status =
-        device_note(keep->device, driver->unmap(device, keep->base + piece->offset, piece->size));
-    if (!status)
-        status = device_note(keep->device, driver->release(device, piece->handle));
-    return status;
+    driver_piece handle = 0;
+    bool had = false;
+    if (!enter_given(keep, segment, &had))
+        return failed(TARN_ERROR_SYSTEM,
+                      "the owner at %s gave a segment of pool %s that does not fit its addresses",
+                      keep->path, keep->name);
+    if (had)
+        return TARN_OK;
+    tarn_status status = import(keep, segment, file, &handle);
+    if (status) {
+        leave(keep, segment->offset);
+        return status;
+    }
+    has(keep, segment->offset, handle, true);
+    window_keep(keep, segment->offset, true);
+    return keep->begun ? open_later(keep, segment) : TARN_OK;
+}
+
+void window_settle(struct keep *keep)
+{
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; i < keep->piece_count; i++)
+        keep->pieces[i].kept = keep->pieces[i].look == keep->looks;
+    mutex_unlock(&keep->lock);
 }
 
 unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segments[KEEP_BATCH])
@@ -311,7 +423,8 @@ unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segme
     mutex_lock(&keep->lock);
     for (unsigned i = 0; i < keep->piece_count && count < KEEP_BATCH; i++)
         if (keep->pieces[i].kept && keep->pieces[i].offset >= from)
-            segments[count++] = (struct keep_segment){keep->pieces[i].offset, keep->pieces[i].size};
+            segments[count++] = (struct keep_segment){keep->pieces[i].offset, keep->pieces[i].size,
+                                                      keep->pieces[i].number};
     mutex_unlock(&keep->lock);
     return count;
 }
@@ -338,6 +451,35 @@ tarn_status window_export(struct keep *keep, uint64_t offset, int *file)
     return device_note(keep->device, driver->export(keep->device->number, handle, file));
 }
 
+/* The first segment that is no longer the owner's; one of no bytes if there is none. */
+static struct keep_piece first_old(struct keep *keep)
+{
+    struct keep_piece found = {0};
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; !found.size && i < keep->piece_count; i++)
+        if (!keep->pieces[i].kept)
+            found = keep->pieces[i];
+    mutex_unlock(&keep->lock);
+    return found;
+}
+
+bool window_has_old(struct keep *keep)
+{
+    return first_old(keep).size != 0;
+}
+
+tarn_status window_let_go(struct keep *keep)
+{
+    for (struct keep_piece old; (old = first_old(keep)).size;) {
+        struct keep_piece piece = take_out(keep, old.offset);
+        tarn_status status = piece.mapped ? unmap(keep, &piece) : TARN_OK;
+        leave(keep, old.offset);
+        if (status)
+            return status;
+    }
+    return TARN_OK;
+}
+
 void window_abandon(struct keep *keep)
 {
     while (keep->piece_count > 0) {
@@ -354,6 +496,9 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct keep *keep = keep_of_store(store);
+    tarn_status status = keep_refuse_reader(keep, "an allocation");
+    if (status)
+        return status;
     mutex_lock(&keep->lock);
     const struct keep_piece *piece = enter_locked(keep, UINT64_MAX, size);
     uint64_t offset = piece ? piece->offset : 0;
@@ -367,7 +512,7 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "pool %s has no %zu bytes of addresses left",
                       keep->name, size);
-    tarn_status status = segment_make(keep, offset, size);
+    status = segment_make(keep, offset, size);
     if (status)
         leave(keep, offset);
     else
@@ -486,10 +631,21 @@ static tarn_status grant_alone(struct keep *keep, int peer)
     struct keep_piece piece = mapped_from(keep, 0);
     tarn_status status = TARN_OK;
     for (; !status && piece.mapped; piece = mapped_from(keep, piece.offset + piece.size))
-        status = device_note(keep->device,
-                             driver->set_access(keep->device->number, keep->base + piece.offset,
-                                                piece.size, &peer, 1));
+        status = let_reach(keep, piece.offset, piece.size, &peer, 1);
     return status;
+}
+
+bool window_reads(uintptr_t address, char name[TARN_KEEP_NAME_BYTES])
+{
+    bool found = false;
+    mutex_lock(&keeps_lock);
+    for (const struct keep *keep = keeps; !found && keep; keep = keep->next) {
+        found = keep->reads && address - keep->base < keep->window;
+        if (found)
+            memcpy(name, keep->name, TARN_KEEP_NAME_BYTES);
+    }
+    mutex_unlock(&keeps_lock);
+    return found;
 }
 
 tarn_status keeps_grant(const struct device *device, int peer)

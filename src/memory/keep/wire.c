@@ -15,7 +15,7 @@
     UINT64_C(0x7065656b72743174) /* "t1trkeep" as a machine of the same byte order has it */
 
 _Static_assert(sizeof(struct keep_message) ==
-                   16 + 64 + 64 + 8 + 8 + 8 + 8 + 16 + KEEP_BATCH * 16 + KEEP_TEXT_BYTES,
+                   16 + 64 + 64 + 8 + 8 + 8 + 8 + 8 + 16 + KEEP_BATCH * 24 + KEEP_TEXT_BYTES,
                "what is sent has no gaps");
 
 unsigned wire_patience_ms = 10000;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <tarn/keep.h>
 
-#define KEEP_VERSION 1u
+#define KEEP_VERSION 2u
 #define KEEP_SEGMENTS_MOST 1024u
 
 enum {
@@ -32,6 +32,9 @@ enum keep_verb {
     KEEP_ADOPT = 1, /* takes a pool over: name, driver, device. GIVES once, then SEGMENTS */
     KEEP_CREATE,    /* makes a pool: the same. GIVES. With a second file: the pool of a process
                        whose owner was another one, and its layout */
+    KEEP_READ,      /* the pool's memory, to read it beside the process that has it: name, driver,
+                       device. GIVES with a layout that cannot be written, then SEGMENTS. May be
+                       asked again */
     KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
     KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
                        the `count` segments among them of which the owner has no file */
@@ -50,6 +53,7 @@ enum keep_verb {
     KEEP_SEGMENTS, /* `count` of a pool's segments, with their files */
     KEEP_UNKNOWN,  /* there is no pool of that name */
     KEEP_TAKEN,    /* another process has it, or may have: text */
+    KEEP_YOURS,    /* the process that asks has it */
     KEEP_REFUSED,  /* text */
 };
 
@@ -63,9 +67,11 @@ struct keep_message {
     uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve */
     int64_t process;             /* GIVES: that has or had it */
     uint64_t blocks;             /* GIVES to LIST: sealed ones */
+    uint64_t readers;            /* GIVES to LIST: connections that have read it */
     uint64_t from, to;           /* HAS: offsets */
     struct keep_segment {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
+        uint64_t number;       /* no other segment that the pool ever had has it */
     } segments[KEEP_BATCH];
     char text[KEEP_TEXT_BYTES]; /* why not */
 };

@@ -328,11 +328,12 @@ static tarn_status suspend_begin(struct pool *pool, const char *what)
         status = hooks.trim(store->arena, store, 0);
     if (!status)
         status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, what, &before);
-    if (status || !is_kept(store) || !hooks.keep_transfers(store))
+    if (status || !is_kept(store))
         return status;
-    atomic_store(&pool->state, TARN_POOL_RUNS);
-    return failed(TARN_ERROR_BUSY, "%s: pool (%llu, %llu) is being saved to a file, or loaded",
-                  what, (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    status = hooks.keep_refuse_suspend(store, what);
+    if (status)
+        atomic_store(&pool->state, TARN_POOL_RUNS);
+    return status;
 }
 
 /* Stops a store: from here on nothing is allocated from it, and nothing is mapped or unmapped in

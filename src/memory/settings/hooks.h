@@ -64,8 +64,11 @@ struct hooks {
     void (*keep_forget_all)(const struct store *store);
     tarn_status (*keep_vacate)(const struct store *store, uintptr_t address, size_t size);
     tarn_status (*keep_occupy)(const struct store *store, uintptr_t address, size_t size);
-    /* Whether a kept pool is being saved to a file, or loaded. */
-    bool (*keep_transfers)(const struct store *store);
+    /* Fails if a kept pool is being saved to a file, or loaded, or is only read. */
+    tarn_status (*keep_refuse_suspend)(const struct store *store, const char *what);
+    /* Unmaps what a reader of a kept pool still has of the memory that the pool has given up. No
+     * lock held. */
+    tarn_status (*keep_let_go)(const struct store *store);
     /* Gives a new peer access to the memory of kept pools. No lock held. */
     tarn_status (*keeps_grant)(const struct device *device, int peer);
 

@@ -14,7 +14,8 @@
 struct keep_peer {
     int socket;
     pid_t process;
-    struct kept_pool *pool; /* NULL: none yet */
+    struct kept_pool *pool;  /* NULL: none yet */
+    struct kept_pool *reads; /* that it has read, and may have mapped; NULL: none */
 };
 
 /* A pool, with or without a process. */
@@ -27,10 +28,8 @@ struct kept_pool {
                       service manager to hold it */
     int file;      /* of its layout */
     struct layout *layout;
-    struct kept_segment {
-        uint64_t offset, size; /* bytes */
-        int file;
-    } segments[KEEP_SEGMENTS_MOST];
+    struct keep_segment segments[KEEP_SEGMENTS_MOST];
+    int files[KEEP_SEGMENTS_MOST]; /* of the segments */
     unsigned count;
 
     /* The process that has it, or had it last. */
@@ -51,6 +50,10 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
 bool keep_refuse_files(const struct keep_peer *peer);
 /* A connection has ended; the pool stays. */
 void keep_part(struct keep_peer *peer);
+
+/* The number of connections that have read a pool; forgets that they have. */
+uint64_t keep_readers(const struct kept_pool *pool);
+void keep_forget_readers(const struct kept_pool *pool);
 
 /* Takes over the pools that a service manager held for the owner. Before all other calls. */
 void keep_restore(void);

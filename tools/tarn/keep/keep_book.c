@@ -101,11 +101,13 @@ static void leave(struct kept_pool *pool)
 /* A record never has more segments than the service manager, wherever the owner is killed. */
 static void forget(struct kept_pool *pool, unsigned i)
 {
-    struct kept_segment segment = pool->segments[i];
+    struct keep_segment segment = pool->segments[i];
+    int file = pool->files[i];
     pool->segments[i] = pool->segments[--pool->count];
+    pool->files[i] = pool->files[pool->count];
     record(pool);
-    store_remove_segment(pool->slot, segment.offset, segment.size);
-    close(segment.file);
+    store_remove_segment(pool->slot, &segment);
+    close(file);
 }
 
 static void drop(struct kept_pool *pool)
@@ -117,6 +119,7 @@ static void drop(struct kept_pool *pool)
     while (pool->count > 0)
         forget(pool, pool->count - 1);
     leave(pool);
+    keep_forget_readers(pool);
     layout_unmap(pool->layout);
     give_up(pool, "layout", pool->file);
     give_up(pool, "record", pool->record);
@@ -139,18 +142,17 @@ static bool answer(const struct keep_peer *peer, enum keep_verb verb, const char
     return reply(peer, &message, NULL, 0);
 }
 
-/* Gives a pool: what it is, with its layout, and then its segments. */
-static bool give(const struct keep_peer *peer, const struct kept_pool *pool)
+/* Gives a pool: what it is, with a file of its layout, and then its segments. */
+static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int layout)
 {
     struct keep_message message = description(pool);
-    bool sent = reply(peer, &message, &pool->file, 1);
+    bool sent = reply(peer, &message, &layout, 1);
     for (unsigned i = 0; sent && i < pool->count; i += KEEP_BATCH) {
         int files[KEEP_BATCH];
         message = keep_message(KEEP_SEGMENTS);
         for (; message.count < KEEP_BATCH && i + message.count < pool->count; message.count++) {
-            const struct kept_segment *segment = &pool->segments[i + message.count];
-            message.segments[message.count] = (struct keep_segment){segment->offset, segment->size};
-            files[message.count] = segment->file;
+            message.segments[message.count] = pool->segments[i + message.count];
+            files[message.count] = pool->files[i + message.count];
         }
         sent = reply(peer, &message, files, message.count);
     }
@@ -278,12 +280,28 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool 
     store_put(pool->slot, "process", pool->ended);
     store_put(pool->slot, "pipe", pool->held);
     *taken = true;
-    return give(peer, pool);
+    return give(peer, pool, pool->file);
 }
 
 /* Requests ------------------------------------------------------------------------------------- */
 
 static const char no_pipe[] = "the first file is not the end for reading of a pipe";
+
+/* Whether a pool is memory of the device that is asked for; otherwise says whose it is. */
+static bool is_of_device(const struct kept_pool *pool, const struct keep_message *request,
+                         char text[KEEP_TEXT_BYTES])
+{
+    if (strcmp(pool->driver, request->driver) == 0 && strcmp(pool->device, request->device) == 0)
+        return true;
+    snprintf(text, KEEP_TEXT_BYTES, "it is memory of %.11s %.51s, not of %.11s %.51s", pool->driver,
+             pool->device, request->driver, request->device);
+    return false;
+}
+
+static bool is_own(const struct keep_peer *peer, const struct kept_pool *pool)
+{
+    return pool->process == peer->process && !has_ended(pool->ended);
+}
 
 static bool adopt(struct keep_peer *peer, const struct keep_message *request, const int *files,
                   unsigned count)
@@ -297,14 +315,37 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, co
         return answer(peer, KEEP_REFUSED, "the connection has a pool already");
     if (count != 1 || !is_read_end(files[0]))
         return answer(peer, KEEP_REFUSED, no_pipe);
-    if (strcmp(pool->driver, request->driver) != 0 || strcmp(pool->device, request->device) != 0) {
-        snprintf(text, sizeof text, "it is memory of %.11s %.51s, not of %.11s %.51s", pool->driver,
-                 pool->device, request->driver, request->device);
+    if (!is_of_device(pool, request, text))
         return answer(peer, KEEP_REFUSED, text);
-    }
+    if (is_own(peer, pool))
+        return answer(peer, KEEP_YOURS, NULL);
     if (!is_free(pool, text))
         return answer(peer, KEEP_TAKEN, text);
     return take(peer, pool, files[0], &taken);
+}
+
+/* A reader gets an open file of the layout that it cannot write. */
+static bool let_read(struct keep_peer *peer, const struct keep_message *request)
+{
+    struct kept_pool *pool = find(request->name);
+    char text[KEEP_TEXT_BYTES];
+    if (!pool)
+        return answer(peer, KEEP_UNKNOWN, NULL);
+    if (peer->pool)
+        return answer(peer, KEEP_REFUSED, "the connection has a pool already");
+    if (!is_of_device(pool, request, text))
+        return answer(peer, KEEP_REFUSED, text);
+    if (is_own(peer, pool))
+        return answer(peer, KEEP_YOURS, NULL);
+    int layout = file_reopen(pool->file, O_RDONLY);
+    if (layout < 0)
+        return answer(peer, KEEP_REFUSED,
+                      errno == EMFILE ? no_files
+                                      : "the owner cannot open the layout by /proc/self/fd");
+    peer->reads = pool;
+    bool sent = give(peer, pool, layout);
+    close(layout);
+    return sent;
 }
 
 static uint32_t free_slot(void)
@@ -332,7 +373,7 @@ static void enter(struct kept_pool *pool)
 /* Makes a pool that nobody has; `file` is its layout. NULL with errno. */
 static struct kept_pool *make(const struct keep_message *request, uint32_t slot, int file)
 {
-    struct layout *layout = file >= 0 ? layout_map(file) : NULL;
+    struct layout *layout = file >= 0 ? layout_map(file, true) : NULL;
     struct kept_pool *pool = layout ? calloc(1, sizeof *pool) : NULL;
     if (!pool) {
         if (layout)
@@ -402,7 +443,7 @@ static bool join(struct keep_peer *peer, const struct keep_message *request)
     struct kept_pool *pool = find(request->name);
     if (!pool)
         return answer(peer, KEEP_UNKNOWN, NULL);
-    if (peer->pool || pool->process != peer->process || has_ended(pool->ended))
+    if (peer->pool || !is_own(peer, pool))
         return answer(peer, KEEP_REFUSED, "it is not this process's");
     if (pool->peer)
         pool->peer->pool = NULL;
@@ -411,19 +452,11 @@ static bool join(struct keep_peer *peer, const struct keep_message *request)
     return answer(peer, KEEP_OK, NULL);
 }
 
-static bool lists(const struct keep_message *request, const struct kept_segment *segment)
+static bool has(const struct keep_segment *segments, unsigned count,
+                const struct keep_segment *segment)
 {
-    for (uint32_t i = 0; i < request->count; i++)
-        if (request->segments[i].offset == segment->offset &&
-            request->segments[i].size == segment->size)
-            return true;
-    return false;
-}
-
-static bool knows(const struct kept_pool *pool, const struct keep_segment *segment)
-{
-    for (unsigned i = 0; i < pool->count; i++)
-        if (pool->segments[i].offset == segment->offset && pool->segments[i].size == segment->size)
+    for (unsigned i = 0; i < count; i++)
+        if (memcmp(&segments[i], segment, sizeof *segment) == 0)
             return true;
     return false;
 }
@@ -438,15 +471,15 @@ static bool compare(struct keep_peer *peer, const struct keep_message *request)
         return answer(peer, KEEP_REFUSED, "these are no segments of a pool of this connection");
     for (unsigned i = pool->count; i-- > 0;)
         if (pool->segments[i].offset >= request->from && pool->segments[i].offset < request->to &&
-            !lists(request, &pool->segments[i]))
+            !has(request->segments, request->count, &pool->segments[i]))
             forget(pool, i);
     for (uint32_t i = 0; i < request->count; i++)
-        if (!knows(pool, &request->segments[i]))
+        if (!has(pool->segments, pool->count, &request->segments[i]))
             result.segments[result.count++] = request->segments[i];
     return reply(peer, &result, NULL, 0);
 }
 
-static bool meet(const struct kept_segment *known, const struct keep_segment *segment)
+static bool meet(const struct keep_segment *known, const struct keep_segment *segment)
 {
     return known->offset < segment->offset + segment->size &&
            segment->offset < known->offset + known->size;
@@ -466,8 +499,9 @@ static bool add(struct keep_peer *peer, const struct keep_message *request, int 
             forget(pool, i);
     if (pool->count == KEEP_SEGMENTS_MOST)
         return answer(peer, KEEP_REFUSED, "the pool has 1024 segments, the most that are kept");
-    pool->segments[pool->count++] = (struct kept_segment){segment->offset, segment->size, files[0]};
-    store_put_segment(pool->slot, segment->offset, segment->size, files[0]);
+    pool->segments[pool->count] = *segment;
+    pool->files[pool->count++] = files[0];
+    store_put_segment(pool->slot, segment, files[0]);
     record(pool);
     files[0] = -1;
     return answer(peer, KEEP_OK, NULL);
@@ -506,6 +540,7 @@ static bool list(const struct keep_peer *peer, const char *behind)
         return answer(peer, KEEP_OK, NULL);
     struct keep_message message = description(pool);
     message.blocks = layout_count(pool->layout);
+    message.readers = keep_readers(pool);
     message.process = has_ended(pool->ended) && is_let_go(pool->held) ? 0 : pool->process;
     return reply(peer, &message, NULL, 0);
 }
@@ -518,6 +553,7 @@ static bool drop_by_name(const struct keep_peer *peer, const char *name)
         return answer(peer, KEEP_REFUSED, "there is no pool of that name");
     if (!is_free(pool, text))
         return answer(peer, KEEP_REFUSED, text);
+    layout_changed(pool->layout, true);
     drop(pool);
     return answer(peer, KEEP_OK, NULL);
 }
@@ -535,6 +571,8 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
         return adopt(peer, request, files, count);
     case KEEP_CREATE:
         return create(peer, request, files, count);
+    case KEEP_READ:
+        return let_read(peer, request);
     case KEEP_JOIN:
         return join(peer, request);
     case KEEP_HAS:
@@ -562,7 +600,7 @@ void keep_part(struct keep_peer *peer)
 {
     if (peer->pool)
         peer->pool->peer = NULL;
-    peer->pool = NULL;
+    peer->pool = peer->reads = NULL;
 }
 
 /* The owner's process before this one ---------------------------------------------------------- */
@@ -584,10 +622,10 @@ static void restore_process(struct kept_pool *pool)
 
 static void restore_segments(struct kept_pool *pool, uint32_t recorded)
 {
-    struct kept_segment segment;
+    int file;
     while (pool->count < KEEP_SEGMENTS_MOST &&
-           (segment.file = store_claim_segment(pool->slot, &segment.offset, &segment.size)) >= 0)
-        pool->segments[pool->count++] = segment;
+           (file = store_claim_segment(pool->slot, &pool->segments[pool->count])) >= 0)
+        pool->files[pool->count++] = file;
     if (pool->count < recorded)
         fprintf(stderr,
                 "tarn keep: pool %s: the service manager had %u of %u segments; "

@@ -128,6 +128,21 @@ static void serve(struct keep_peer *peer)
     peer->socket = -1;
 }
 
+uint64_t keep_readers(const struct kept_pool *pool)
+{
+    uint64_t count = 0;
+    for (const struct keep_peer *peer = peers; peer < peers + PEERS_MOST; peer++)
+        count += peer->socket >= 0 && peer->reads == pool;
+    return count;
+}
+
+void keep_forget_readers(const struct kept_pool *pool)
+{
+    for (struct keep_peer *peer = peers; peer < peers + PEERS_MOST; peer++)
+        if (peer->reads == pool)
+            peer->reads = NULL;
+}
+
 /* Serves until a signal comes. */
 static void serve_all(int listener, int signals)
 {

@@ -105,22 +105,23 @@ void store_remove(uint32_t slot, const char *what)
     remove_named(name);
 }
 
-static void name_segment(char what[NAME_BYTES], uint64_t offset, uint64_t size)
+static void name_segment(char what[NAME_BYTES], const struct keep_segment *segment)
 {
-    snprintf(what, NAME_BYTES, "%" PRIx64 "+%" PRIx64, offset, size);
+    snprintf(what, NAME_BYTES, "%" PRIx64 "+%" PRIx64 ".%" PRIx64, segment->offset, segment->size,
+             segment->number);
 }
 
-void store_put_segment(uint32_t slot, uint64_t offset, uint64_t size, int file)
+void store_put_segment(uint32_t slot, const struct keep_segment *segment, int file)
 {
     char what[NAME_BYTES];
-    name_segment(what, offset, size);
+    name_segment(what, segment);
     store_put(slot, what, file);
 }
 
-void store_remove_segment(uint32_t slot, uint64_t offset, uint64_t size)
+void store_remove_segment(uint32_t slot, const struct keep_segment *segment)
 {
     char what[NAME_BYTES];
-    name_segment(what, offset, size);
+    name_segment(what, segment);
     store_remove(slot, what);
 }
 
@@ -235,22 +236,24 @@ int store_claim(uint32_t slot, const char *what)
 }
 
 /* Reads what name_segment() wrote. */
-static bool read_segment(const char *what, uint64_t *offset, uint64_t *size)
+static bool read_segment(const char *what, struct keep_segment *segment)
 {
+    uint64_t *parts[] = {&segment->offset, &segment->size, &segment->number};
+    static const char ends[] = {'+', '.', 0};
     char *end;
-    *offset = strtoull(what, &end, 16);
-    if (end == what || *end != '+')
-        return false;
-    what = end + 1;
-    *size = strtoull(what, &end, 16);
-    return end != what && !*end;
+    for (int i = 0; i < 3; i++, what = end + 1) {
+        *parts[i] = strtoull(what, &end, 16);
+        if (end == what || *end != ends[i])
+            return false;
+    }
+    return true;
 }
 
-int store_claim_segment(uint32_t slot, uint64_t *offset, uint64_t *size)
+int store_claim_segment(uint32_t slot, struct keep_segment *segment)
 {
     for (unsigned i = 0; i < passed_count; i++) {
         const char *is = of_slot(&passed[i], slot);
-        if (is && read_segment(is, offset, size))
+        if (is && read_segment(is, segment))
             return claim(&passed[i]);
     }
     return -1;

@@ -11,6 +11,8 @@
 #ifndef TOOLS_KEEP_STORE_H
 #define TOOLS_KEEP_STORE_H
 
+#include "memory/keep/wire.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,9 +23,9 @@ bool store_is_there(void);
 
 /* Has the manager hold a copy of a file until it is told to close it. */
 void store_put(uint32_t slot, const char *what, int file);
-void store_put_segment(uint32_t slot, uint64_t offset, uint64_t size, int file);
+void store_put_segment(uint32_t slot, const struct keep_segment *segment, int file);
 void store_remove(uint32_t slot, const char *what);
-void store_remove_segment(uint32_t slot, uint64_t offset, uint64_t size);
+void store_remove_segment(uint32_t slot, const struct keep_segment *segment);
 /* Waits until the manager has done all that, at most 5 s. */
 void store_settle(void);
 /* Tells the manager that the owner serves. */
@@ -33,7 +35,7 @@ void store_ready(void);
  * Returns -1 if there is none. */
 int store_claim(uint32_t slot, const char *what);
 /* Returns the descriptor of the slot's next segment, or -1 after the last. */
-int store_claim_segment(uint32_t slot, uint64_t *offset, uint64_t *size);
+int store_claim_segment(uint32_t slot, struct keep_segment *segment);
 /* Returns the socket on which the manager listens for the owner, or -1 if the owner must listen
  * itself. */
 int store_claim_listener(void);

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Kept pools that are read beside the process that has them. Another process, the writer, seals,
+ * unseals, frees and is killed. This one finds what is sealed, with its contents, and never takes
+ * for sealed what is not any more. */
+#include "keep_generations.h"
+#include "record/ticks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define DEVICE_BYTES (512 * MIB)
+
+static bool drives(const char *vendor)
+{
+    const char *named = getenv("TARN_DRIVER");
+    return named && strcmp(named, vendor) == 0;
+}
+
+static tarn_pool *read_pool(tarn_kept *kept)
+{
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    options.read = true;
+    options.wait_ms = 10000;
+    *kept = (tarn_kept){.size = sizeof *kept};
+    OK(tarn_pool_keep("weights", &options, &pool, kept));
+    return pool;
+}
+
+static tarn_status seek(tarn_pool *pool, const char *name, tarn_sealed_block *block)
+{
+    *block = (tarn_sealed_block){.size = sizeof *block};
+    return tarn_pool_block_find(pool, name, block);
+}
+
+/* How many connections read the pool, as the owner's list says. */
+static int readers(void)
+{
+    char command[300];
+    int count = 0;
+    snprintf(
+        command, sizeof command,
+        "\"$TARN_PROGRAM\" keep --socket %s --list | sed -n 's/.*, \\([0-9]*\\) read it.*/\\1/p'",
+        keep_path);
+    FILE *out = popen(command, "r");
+    CHECK(out != NULL);
+    if (fscanf(out, "%d", &count) != 1)
+        count = 0;
+    CHECK(pclose(out) == 0);
+    return count;
+}
+
+static void release_read(tarn_pool *pool)
+{
+    OK(tarn_pool_release(pool));
+    CHECK(reserved() == 0);
+}
+
+/* ---- The writer ---- */
+
+enum { WRITER_MIB = 20 };
+
+/* Does what it is told: a letter, and the seed of contents. */
+static void obey(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    char *block = kept.blocks ? found(pool, "third").pointer : NULL;
+    for (char order[2]; recv(socket, order, 2, MSG_WAITALL) == 2; say(socket, 'd')) {
+        if (order[0] == 'a')
+            block = alloc_in(pool, 0, WRITER_MIB * MIB);
+        if (order[0] == 'w')
+            fill(block, WRITER_MIB * MIB, order[1]);
+        if (order[0] == 's')
+            OK(tarn_pool_block_seal(block, "third", NULL, NULL));
+        if (order[0] == 'u')
+            OK(tarn_pool_block_unseal(block));
+        if (order[0] == 'f')
+            OK(tarn_free(block));
+        if (order[0] == 't')
+            OK(tarn_pool_trim(pool, 0));
+        if (order[0] == 'z')
+            OK(tarn_pool_suspend(pool, order[1]));
+        if (order[0] == 'r')
+            OK(tarn_pool_resume(pool));
+        if (order[0] == 'e')
+            OK(tarn_pool_release(pool));
+    }
+}
+
+/* Has the writer do this: each letter with the seed. */
+static void order(struct side writer, const char *letters, char seed)
+{
+    for (; *letters; letters++) {
+        send_all(writer.socket, (char[]){*letters, seed}, 2);
+        hear(writer.socket, 'd');
+    }
+}
+
+static bool third_holds(tarn_pool *pool, int seed)
+{
+    tarn_sealed_block block;
+    OK(seek(pool, "third", &block));
+    return block.bytes == WRITER_MIB * MIB && holds(block.pointer, WRITER_MIB * MIB, seed);
+}
+
+/* The writer's pool without blocks, and none that reads it. */
+static void end_writer(struct side writer)
+{
+    order(writer, "e", 0);
+    kill_side(writer);
+    CHECK(lines_of_list("") == 1);
+    nothing_is_left(0);
+}
+
+/* ---- Tests ---- */
+
+static void sealed_blocks_are_read_beside_their_process(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    struct side writer = filled(&told);
+    tarn_pool *pool = read_pool(&kept);
+    CHECK(kept.adopted && !kept.moved && kept.blocks == 2 && kept.bytes == 23 * MIB + 100);
+    CHECK(kept.read_only == !drives("hip"));
+    tarn_sealed_block first = found(pool, "first");
+    CHECK(first.pointer == told.first && first.data[0] == 7 && first.seal);
+    tarn_pool *second = read_pool(&kept);
+    CHECK(kept.moved && kept.blocks == 2);
+    CHECK(both_are_whole(pool) && both_are_whole(second));
+    CHECK(found(second, "first").pointer != told.first);
+    CHECK(reserved() == 0 && stats_of(0).allocation[0].current == 0);
+    CHECK(readers() == 2);
+    release_read(second);
+    CHECK(readers() == 1 && both_are_whole(pool));
+    release_read(pool);
+    CHECK(readers() == 0);
+    kill_side(writer);
+    end_pool(keep("weights", &kept));
+}
+
+static void write_it(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = read_pool(&kept);
+    CHECK(both_are_whole(pool));
+    hear(socket, 'w');
+    *(volatile char *)found(pool, "first").pointer = 1;
+    CHECK(false);
+}
+
+static void a_write_of_a_reader_ends_it(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    if (drives("hip"))
+        return; /* it maps nothing only to read */
+    struct side writer = filled(&told), reader = start_side("write it", SOCK_STREAM);
+    say(reader.socket, 'w');
+    end_side(reader, 128 + SIGSEGV);
+    kill_side(writer);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(both_are_whole(pool));
+    end_pool(pool);
+}
+
+static void a_reader_follows_seals(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block, before;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    tarn_pool *pool = read_pool(&kept);
+    CHECK(!kept.blocks);
+    order(writer, "aw", 3);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    order(writer, "s", 0);
+    CHECK(third_holds(pool, 3));
+    OK(seek(pool, "third", &before));
+    order(writer, "u", 0);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    order(writer, "ws", 4);
+    OK(seek(pool, "third", &block));
+    CHECK(third_holds(pool, 4) && block.pointer == before.pointer && block.seal != before.seal);
+    order(writer, "f", 0);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    release_read(pool);
+    end_writer(writer);
+}
+
+/* What the pool gives up stays with its reader until that trims. New memory at these addresses is
+ * not taken for the old. */
+static void a_reader_lets_go_by_a_trim(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    CHECK(third_holds(pool, 3));
+    order(writer, "ftaws", 5);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_BUSY);
+    CHECK(strstr(tarn_last_error(), "tarn_pool_trim()"));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 5));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 5));
+    order(writer, "z", 1);
+    CHECK(third_holds(pool, 5)); /* it is asleep, and its memory is not */
+    order(writer, "rz", 0);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    order(writer, "rws", 6);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_BUSY);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 6));
+    order(writer, "ft", 0);
+    release_read(pool);
+    end_writer(writer);
+}
+
+static void a_reader_outlives_the_writer(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    kill_side(writer);
+    CHECK(third_holds(pool, 3));
+    writer = start_side("obey", SOCK_STREAM);
+    order(writer, "u", 0);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    order(writer, "wsaw", 8);
+    CHECK(third_holds(pool, 8));
+    kill_side(writer);
+    OK(seek(pool, "third", &block));
+    CHECK(system("\"$TARN_PROGRAM\" keep --drop weights") == 0);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    writer = filled(&told); /* another pool of that name */
+    GIVES(seek(pool, "first", &block), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pool_trim(pool, 0));
+    release_read(pool);
+    pool = read_pool(&kept);
+    CHECK(both_are_whole(pool));
+    release_read(pool);
+    kill_side(writer);
+    end_pool(keep("weights", &kept));
+}
+
+static void a_reader_outlives_the_owner(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    end_owner(SIGKILL);
+    CHECK(third_holds(pool, 3));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 3));
+    order(writer, "uws", 4);
+    CHECK(third_holds(pool, 4));
+    start_owner();
+    order(writer, "ua", 5); /* another block, for which the pool grows */
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    order(writer, "ws", 6);
+    CHECK(third_holds(pool, 6) && readers() == 1);
+    order(writer, "f", 0);
+    release_read(pool);
+    kill_side(writer);
+    pool = keep("weights", &kept);
+    CHECK(!kept.blocks);
+    OK(tarn_pool_release(pool));
+}
+
+static void read_and_wait(int socket)
+{
+    tarn_kept kept;
+    CHECK(both_are_whole(read_pool(&kept)));
+    say(socket, 'r');
+    hear(socket, 'e');
+}
+
+static void of_a_dead_reader_nothing_is_left(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    struct side writer = filled(&told), reader = start_side("read and wait", SOCK_STREAM);
+    hear(reader.socket, 'r');
+    CHECK(readers() == 1);
+    kill_side(writer);
+    tarn_pool *pool = keep("weights", &kept); /* a reader does not keep a successor out */
+    CHECK(both_are_whole(pool));
+    kill_side(reader);
+    for (int i = 0; i < 1000 && readers(); i++)
+        usleep(5000);
+    CHECK(readers() == 0);
+    end_pool(pool);
+    CHECK(lines_of_list("") == 1);
+}
+
+static void what_a_reader_cannot_do_it_says(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept = {.size = sizeof kept};
+    void *block = NULL;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    options.read = true;
+    GIVES(tarn_pool_keep("weights", &options, &pool, &kept), TARN_ERROR_BUSY);
+    CHECK(strstr(tarn_last_error(), "without `read`"));
+    struct side writer = filled(&told);
+    pool = read_pool(&kept);
+    tarn_sealed_block first = found(pool, "first");
+    GIVES(tarn_pool_alloc(pool, 0, MIB, &block), TARN_ERROR_NOT_SUPPORTED);
+    CHECK(strstr(tarn_last_error(), "only read by this process"));
+    int file = (int)syscall(SYS_memfd_create, "weights", 0);
+    GIVES(tarn_pool_save(pool, file), TARN_ERROR_NOT_SUPPORTED);
+    GIVES(tarn_pool_load(pool, file), TARN_ERROR_NOT_SUPPORTED);
+    close(file);
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_NOT_SUPPORTED);
+    CHECK(strstr(tarn_last_error(), "only read by this process"));
+    GIVES(tarn_pool_block_seal(first.pointer, "a", NULL, NULL), TARN_ERROR_INVALID_POINTER);
+    CHECK(strstr(tarn_last_error(), "which this process only reads"));
+    GIVES(tarn_pool_block_unseal(first.pointer), TARN_ERROR_INVALID_POINTER);
+    CHECK(strstr(tarn_last_error(), "which this process only reads"));
+    GIVES(tarn_free(first.pointer), TARN_ERROR_INVALID_POINTER);
+    OK(tarn_sleep(NULL, NULL));
+    OK(tarn_wake());
+    CHECK(both_are_whole(pool));
+    release_read(pool);
+    kill_side(writer);
+    pool = keep("weights", &kept);
+    tarn_pool *second = NULL;
+    options.wait_ms = 20000;
+    for (int read = 0; read < 2; read++) {
+        options.read = read;
+        time_t began = time(NULL);
+        GIVES(tarn_pool_keep("weights", &options, &second, NULL), TARN_ERROR_BUSY);
+        CHECK(time(NULL) - began < 10 && strstr(tarn_last_error(), "this process has pool"));
+    }
+    end_pool(pool);
+}
+
+/* One block of a writer that tells nobody what it does. While its seal has the same number, its
+ * contents are what its data say. */
+static void check_block(tarn_pool *pool, unsigned i, int *checked)
+{
+    char name[16];
+    tarn_sealed_block block, again;
+    int seed;
+    name_of(i, name);
+    tarn_status status = seek(pool, name, &block);
+    CHECK(!status || status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_BUSY);
+    if (status == TARN_ERROR_BUSY)
+        OK(tarn_pool_trim(pool, 0));
+    if (status)
+        return;
+    memcpy(&seed, block.data, sizeof seed);
+    bool right = holds(block.pointer, block.bytes, seed);
+    if (seek(pool, name, &again) || again.seal != block.seal)
+        return;
+    CHECK(right && again.pointer == block.pointer && again.bytes == block.bytes);
+    ++*checked;
+}
+
+static void writers_are_killed_beside_a_reader(void **state)
+{
+    (void)state;
+    int count = count_of_kills(20, 1000), checked = 0;
+    tarn_kept kept;
+    tarn_pool *pool = NULL;
+    for (int i = 0; i < count; i++) {
+        struct side side = next_generation();
+        if (!pool)
+            pool = read_pool(&kept);
+        uint64_t end = ticks_of_system() + pick(10000) * UINT64_C(1000);
+        while (ticks_of_system() < end)
+            check_block(pool, pick(NAMES), &checked);
+        kill_side(side);
+        for (unsigned block = 0; block < NAMES; block++)
+            check_block(pool, block, &checked);
+    }
+    CHECK(checked > count);
+    release_read(pool);
+    last_generation();
+}
+
+static int start(void **state)
+{
+    (void)state;
+    host_start_with(1, DEVICE_BYTES);
+    keep_name_socket("keep-read");
+    start_owner();
+    return 0;
+}
+
+static int as_other_side(const char *role, int socket)
+{
+    host_start_with(1, DEVICE_BYTES);
+    if (strcmp(role, "obey") == 0)
+        obey(socket);
+    else if (strcmp(role, "write it") == 0)
+        write_it(socket);
+    else if (strcmp(role, "read and wait") == 0)
+        read_and_wait(socket);
+    else
+        play(role, socket);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return as_other_side(argv[1], atoi(argv[2]));
+    if (!keep_has_program())
+        return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sealed_blocks_are_read_beside_their_process),
+        cmocka_unit_test(a_write_of_a_reader_ends_it),
+        cmocka_unit_test(a_reader_follows_seals),
+        cmocka_unit_test(a_reader_lets_go_by_a_trim),
+        cmocka_unit_test(a_reader_outlives_the_writer),
+        cmocka_unit_test(a_reader_outlives_the_owner),
+        cmocka_unit_test(of_a_dead_reader_nothing_is_left),
+        cmocka_unit_test(what_a_reader_cannot_do_it_says),
+        cmocka_unit_test(writers_are_killed_beside_a_reader),
+    };
+    return cmocka_run_group_tests(tests, start, owner_ends);
+}
