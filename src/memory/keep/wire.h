@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <tarn/keep.h>
 
-#define KEEP_VERSION 2u
+#define KEEP_VERSION 1u
 #define KEEP_SEGMENTS_MOST 1024u
 
 enum {
