@@ -28,6 +28,8 @@ struct report_file {
     struct analysis *analyses;
     size_t count;
     struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
+    const char *not_searched;    /* "has several streams": why it searched no smallest devices;
+                                    NULL: it did, or nobody asked */
 };
 
 /* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is
