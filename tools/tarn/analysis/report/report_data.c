@@ -378,6 +378,9 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
     const struct snapshot_trace *trace =
         analysis->has_trace ? &snapshot->traces[analysis->device] : NULL;
     size_t used = strlen(text);
+    if (*report_no_device(analysis))
+        snprintf(text + used, size - used, "%s%s", used ? " " : "", report_no_device(analysis));
+    used = strlen(text);
     if (trace && trace->thinned)
         snprintf(text + used, size - used,
                  "%sThe page leaves %s of %s events out: of the blocks with the least bytes and "
