@@ -100,6 +100,21 @@ def sentences(browser, text):
     browser.open(os.path.join(OUT, "tarn.html"))
 
 
+def long_links(browser):
+    """Callers that are too long for a link are left out of it, and the page says so beside them; shorter ones come with it."""
+    file = os.path.join(OUT, "deep.pickle")
+    frames = [{"name": "again", "filename": "/srv/again.py", "line": 1000 + i} for i in range(300)]
+    with open(file, "wb") as out:
+        pickle.dump({"device_traces": [[{"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 1, "frames": frames}]]}, out, 4)
+    browser.open(make_page("deep", "--no-what-if", file))
+    browser.settle()
+    for depth, fits in ((100, True), (200, False)):
+        browser.run("[...document.querySelectorAll('#calls svg g')].pop().dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        browser.filtered()
+        expect(f"a link to {depth} callers, and what is said of it",
+               browser.run("return [new URLSearchParams(location.hash.slice(1)).has('calls'), document.querySelector('#calls .unlinked') === null]"), [fits, fits])
+
+
 def sent_to_others(browser):
     """The summary is text and nothing more, the picture says whose it is, links have the flame graph, and Back goes back."""
     file = os.path.join(DATA, "tarn.pickle")
@@ -151,4 +166,5 @@ def sent_to_others(browser):
         browser.driver.back()
         browser.filtered()
         expect("after Back", browser.run("return document.getElementById('by').value"), wanted)
+    long_links(browser)
     browser.check()

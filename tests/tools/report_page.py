@@ -686,6 +686,28 @@ def what_if(browser):
     expect("what if of a state", browser.run(hidden), True)
 
 
+def no_slider(browser):
+    """Where no smallest devices are searched, the page says why, and names a command that answers."""
+    def recorded(name, segments, count):
+        events = [{"action": action, "addr": 3 << 29, "size": 1 << 20, "stream": 0, "time_us": i, "frames": []} for i in range(count) for action in ("alloc", "free_completed")]
+        with open(os.path.join(OUT, name), "wb") as out:
+            pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
+        return os.path.join(OUT, name)
+
+    late = recorded("late.pickle", [{"device": 0, "address": 1 << 30, "total_size": 1 << 30, "stream": 0, "blocks": [
+        {"size": 1 << 29, "state": "active_allocated"}, {"size": 1 << 29, "state": "inactive"}]}], 2)
+    late_why = "began late, when most memory was reserved already"
+    for file, why in ((recorded("long.pickle", [], 125_001), "has more than 250,000 events"), (late, late_why), (os.path.join(DATA, "streams.pickle"), "has several streams")):
+        browser.open(make_page("no-slider", file))
+        shown = browser.run("return ['part', 'none', 'none-why', 'none-command'].map(id => document.getElementById('fits-' + id)).map((node, i) => i < 2 ? node.checkVisibility() : node.textContent)")
+        expect("no slider for " + file, shown[:3], [False, True, why])
+        answer = subprocess.run([PROGRAM, *shown[3].split()[1:]], cwd=os.path.dirname(file), check=True, capture_output=True, text=True).stdout
+        expect("allocators that answer", len(re.findall("finishes; smallest device: ", answer)) in (3, 6), True)
+    expect("opening " + late, open_file(browser, late), "")
+    browser.filtered()
+    expect("why a page that reads it has none", browser.run("return document.getElementById('fits-none-why').textContent"), late_why)
+
+
 def accessible(browser):
     """Whatever can be chosen has a name, texts have contrast in both schemes, and keys reach the search."""
     for scheme in ("light", "dark"):
@@ -850,7 +872,7 @@ def hostile_texts(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, accessible, above_the_fold, sent_to_others, *MOVES],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, no_slider, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],
     "firefox": [in_firefox],

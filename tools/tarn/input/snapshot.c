@@ -296,7 +296,9 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
 {
     struct fields fields;
     reader_collect(reader, dict, &fields);
-    if (!reader_device(reader, path, &fields, &segment->device) ||
+    const bool no_device = !field(&fields, KEY_DEVICE); /* PyTorch always writes it */
+    reader->snapshot->no_device |= no_device;
+    if ((!no_device && !reader_device(reader, path, &fields, &segment->device)) ||
         !reader_need_number(reader, path, &fields, KEY_ADDRESS, &segment->address) ||
         !reader_need_number(reader, path, &fields, KEY_TOTAL_SIZE, &segment->total_size) ||
         !reader_need_number(reader, path, &fields, KEY_STREAM, &segment->stream) ||

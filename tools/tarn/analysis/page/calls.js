@@ -125,16 +125,22 @@ class Calls {
             outer.unshift(element("button", {type: "button", class: "link", onclick: () => this.zoomTo(node)}, node.label), " \u203a ");
         const cut = outer.length > 2 * CRUMBS ? [outer[0], " \u203a \u2026 \u203a ", ...outer.slice(-2 * CRUMBS)] : outer;
         this.crumbs.replaceChildren(...cut, this.focus.parent ? this.focus.label : "",
-            deeper ? element("span", {class: "note"}, " There are more calls below: click the lowest line to see them.") : "");
+            deeper ? element("span", {class: "note"}, " There are more calls below: click the lowest line to see them.") : "",
+            callsFit(this.path()) ? "" : element("span", {class: "note unlinked"}, " A link to this page leaves these callers out: they are too long for it."));
+    }
+
+    // The labels on the way to what is in focus.
+    path() {
+        const labels = [];
+        for (let at = this.focus; at.parent; at = at.parent)
+            labels.unshift(at.label);
+        return labels;
     }
 
     zoomTo(node) {
-        const labels = [];
-        for (let at = node; at.parent; at = at.parent)
-            labels.unshift(at.label);
         this.focus = node;
         this.listeners.onHover(null);
-        this.listeners.onFocus(labels);
+        this.listeners.onFocus(this.path());
         this.draw();
     }
 

@@ -8,6 +8,7 @@ const asText = {put: value => value, take: text => text};
 const asNumber = {put: String, take: text => /^-?[0-9.e+]+$/.test(text) ? Number(text) : undefined};
 const asSorting = {put: ({key, down}) => (down ? "-" : "") + key, take: text => ({key: text.replace(/^-/, ""), down: text[0] === "-"})};
 const LONGEST_CALLS = 4000; // characters; a recursion has more
+const callsFit = labels => labels.join("\n").length <= LONGEST_CALLS;
 const LINKED = [
     ["at", "moment", asNumber], ["block", "block", asNumber], ["by", "by", asText], ["group", "groupsBy", asText],
     ["axis", "axis", asText], ["lines", "lines", asNumber], ["find", "search", asText], ["from", "least", asText], ["to", "most", asText],
@@ -22,7 +23,7 @@ const LINKED = [
         const view = text.split(",").map(Number);
         return view.length === 2 && view[1] > view[0] ? view : undefined;
     }}],
-    ["calls", "calls", {put: labels => (labels.join("\n").length > LONGEST_CALLS ? "" : labels.join("\n")), take: text => text.split("\n")}],
+    ["calls", "calls", {put: labels => (callsFit(labels) ? labels.join("\n") : ""), take: text => text.split("\n")}],
     ["fits", "fits", asNumber], ["outside", "outside", asText], ["compare", "compareBy", asText], ["differences", "ranksBy", asText],
     ["height", "height", {put: ({low, high}) => low + "-" + high, take: text => {
         const [low, high] = text.split("-").map(Number);

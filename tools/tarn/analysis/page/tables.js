@@ -134,7 +134,9 @@ function showOoms(model, onMoment) {
 // What other allocators would take for the same trace.
 function showWhatIf(model) {
     const found = model.device.whatIf, number = name => ({name, number: true});
-    byId("what-if-section").hidden = !found;
+    byId("what-if-section").hidden = !found && !model.device.notSearched;
+    byId("what-if").hidden = byId("what-if-note").hidden = !found;
+    byId("what-if-here").hidden = !found || !model.file.here;
     if (!found)
         return;
     const share = (bytes, format) => bytes ? format(bytes) + " (" + fixed(bytes / found.requested, 3) + "\u00a0\u00d7)" : "not searched; use --least";
@@ -143,7 +145,6 @@ function showWhatIf(model) {
         : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
     Object.assign(byId("what-if").dataset, {requested: found.requested});
     found.rows.forEach((row, i) => Object.assign(byId("what-if").dataset, {["reserved" + i]: row.reserved, ["least" + i]: row.least, ["time" + i]: row.driverNs}));
-    byId("what-if-here").hidden = !model.file.here;
     byId("what-if-command").textContent = "tarn report -o page.html " + model.file.name;
     replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
         number("smallest device"), number("driver time")], rows));
@@ -155,7 +156,11 @@ const GRANULE = 2 << 20; // bytes, to which the memory that is left is rounded d
 // a text, empty for what was measured.
 function showFits(view) {
     const found = view.model.device.whatIf, searched = found ? found.rows.filter(row => row.least) : [];
+    const {notSearched} = view.model.device;
     byId("fits-part").hidden = !searched.length;
+    byId("fits-none").hidden = searched.length > 0 || !notSearched;
+    byId("fits-none-why").textContent = notSearched || "";
+    byId("fits-none-command").textContent = "tarn report --fits 24G " + view.model.file.name;
     if (!searched.length)
         return;
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;

@@ -28,6 +28,8 @@ struct report_file {
     struct analysis *analyses;
     size_t count;
     struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
+    const char *not_searched;    /* "has several streams": why it searched no smallest devices;
+                                    NULL: it did, or nobody asked */
 };
 
 /* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is
@@ -59,6 +61,10 @@ void report_what_if_finish(struct report_file *file);
  * was replayed. */
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
+
+/* The sentence about segments that name no device; empty where there are none, and for any device
+ * but 0. */
+const char *report_no_device(const struct analysis *analysis);
 
 /* The advice on a device of a file, with what was replayed. False when memory is short. */
 bool report_advice(const struct report_file *file, const struct analysis *analysis,

@@ -378,6 +378,9 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
     const struct snapshot_trace *trace =
         analysis->has_trace ? &snapshot->traces[analysis->device] : NULL;
     size_t used = strlen(text);
+    if (*report_no_device(analysis))
+        snprintf(text + used, size - used, "%s%s", used ? " " : "", report_no_device(analysis));
+    used = strlen(text);
     if (trace && trace->thinned)
         snprintf(text + used, size - used,
                  "%sThe page leaves %s of %s events out: of the blocks with the least bytes and "
@@ -437,6 +440,14 @@ static json_t *describe_what_if(const struct report_file *file, const struct ana
                      ended_by == ANALYSIS_NEVER ? json_null() : json_integer((json_int_t)ended_by));
 }
 
+/* "has several streams": why the page has no slider; empty where it has one, and where nothing
+ * could be replayed. */
+static const char *why_not_searched(const struct report_file *file, const struct analysis *analysis)
+{
+    bool expected = file->not_searched && analysis->has_trace && !analysis_is_of_host(analysis);
+    return expected ? file->not_searched : "";
+}
+
 static json_t *put_device(struct page *page, const struct report_file *file,
                           const struct analysis *analysis)
 {
@@ -463,6 +474,7 @@ static json_t *put_device(struct page *page, const struct report_file *file,
         "s:o, "
         "s:o, "
         "s:o, "
+        "s:s, "
         "s:o}",
         "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count,
         "leftOut", analysis->has_trace ? (json_int_t)snapshot->traces[analysis->device].thinned : 0,
@@ -475,7 +487,8 @@ static json_t *put_device(struct page *page, const struct report_file *file,
         "states", "peak", describe_state(&analysis->at_peak), "peakReserved",
         describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",
         describe_advice(file, analysis), "annotations", describe_annotations(analysis), "whatIf",
-        describe_what_if(file, analysis), "arrays", arrays);
+        describe_what_if(file, analysis), "notSearched", why_not_searched(file, analysis), "arrays",
+        arrays);
 }
 
 /* Labels that the analysis makes, by key. */

@@ -159,6 +159,13 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
     return text;
 }
 
+const char *report_no_device(const struct analysis *analysis)
+{
+    return analysis->snapshot->no_device && analysis->device == 0
+               ? "Segments without the key \"device\" are taken for those of device 0."
+               : "";
+}
+
 uint64_t report_of_graphs(const struct analysis *analysis, uint64_t *pools)
 {
     const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;

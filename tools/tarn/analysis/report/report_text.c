@@ -104,6 +104,8 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
                 "The recording is incomplete: before event %zu threads are missing, and %" PRIu64
                 " events were overwritten.\n",
                 partial, tarn->overwritten);
+    if (*report_no_device(analysis))
+        fprintf(out, "%s\n", report_no_device(analysis));
 }
 
 static void write_sums(FILE *out, const struct analysis *analysis,

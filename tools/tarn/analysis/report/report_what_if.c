@@ -17,7 +17,7 @@
 #define FAILED_EVENTS 50000 /* the same if the advice needs the smallest devices */
 #define TEXT_EVENTS 1000000 /* above this many events, text is printed without a replay */
 
-static const struct replay_options *choose(const struct report_file *file, bool page, bool least)
+static const struct replay_options *choose(struct report_file *file, bool page, bool least)
 {
     static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
                                        whole = {.driver = "host",
@@ -30,16 +30,20 @@ static const struct replay_options *choose(const struct report_file *file, bool 
         events += file->analyses[i].event_count;
         failed = failed || advice_wants_least(&file->analyses[i]);
     }
-    least = least || (failed && events <= FAILED_EVENTS) ||
-            (page && events <= LEAST_EVENTS && file->snapshot.stream_count == 1);
-    return least ? &whole : &quick;
+    if (least || (failed && events <= FAILED_EVENTS))
+        return &whole;
+    file->not_searched = file->snapshot.stream_count > 1 ? "has several streams"
+                         : events > LEAST_EVENTS         ? "has more than 250,000 events"
+                                                         : NULL;
+    return page && !file->not_searched ? &whole : &quick;
 }
 
 void report_what_if_run(struct report_file *file, bool page, bool least)
 {
-    bool wanted = false;
+    bool wanted = false, traced = false;
     uint64_t events = 0;
     for (size_t i = 0; i < file->count; i++) {
+        traced = traced || file->analyses[i].has_trace;
         bool told = page ? file->analyses[i].has_trace && !analysis_begins_late(&file->analyses[i])
                          : advice_wants_replay(&file->analyses[i]);
         wanted = wanted || told || (page && least);
@@ -47,8 +51,10 @@ void report_what_if_run(struct report_file *file, bool page, bool least)
     }
     if (!page && !least && events > TEXT_EVENTS)
         return;
-    if (!wanted)
+    if (!wanted) {
+        file->not_searched = traced ? "began late, when most memory was reserved already" : NULL;
         return;
+    }
     file->what_if = calloc(1, sizeof *file->what_if);
     if (file->what_if)
         (void)replay_file_run(file->path, choose(file, page, least), false, file->what_if);
