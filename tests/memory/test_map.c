@@ -75,6 +75,33 @@ static void a_range_over_several_leaves_is_prepared_once(void **state)
     CHECK(!map_get(start + MAP_PAGE));
 }
 
+/* As a search page by page finds it. The second of four leaves is never made. */
+static void the_last_entry_before_an_address_is_found(void **state)
+{
+    (void)state;
+    enum { PAGES = 4 * (int)MAP_LEAF_ENTRIES };
+    static bool set[PAGES];
+    uintptr_t start = BASE + 300 * LEAF;
+    uint32_t random = 7;
+    OK(map_prepare(start, LEAF));
+    OK(map_prepare(start + 2 * LEAF, 2 * LEAF));
+    CHECK(map_last(start, start + 4 * LEAF) == 0 && map_last(start, start) == 0);
+    for (int round = 0; round < 2000; round++) {
+        random = random * 1664525 + 1013904223;
+        size_t page = (random >> 4) % PAGES, from = (random >> 9) % PAGES, last = page;
+        if (round % 3 == 0 && page / MAP_LEAF_ENTRIES != 1) {
+            set[page] = !set[page];
+            map_set(start + page * MAP_PAGE, set[page] ? ENTRY(0) : 0);
+            continue;
+        }
+        from = from < page ? from : page / 2;
+        while (last > from && !set[last - 1])
+            last--;
+        CHECK(map_last(start + from * MAP_PAGE, start + page * MAP_PAGE) ==
+              (last > from ? start + (last - 1) * MAP_PAGE : 0));
+    }
+}
+
 static void addresses_above_48_bits_are_refused(void **state)
 {
     (void)state;
@@ -104,6 +131,7 @@ int main(void)
         cmocka_unit_test(addresses_that_were_never_prepared_have_no_entry),
         cmocka_unit_test(a_range_that_the_map_does_not_cover_is_refused),
         cmocka_unit_test(a_range_over_several_leaves_is_prepared_once),
+        cmocka_unit_test(the_last_entry_before_an_address_is_found),
         cmocka_unit_test(addresses_above_48_bits_are_refused),
         cmocka_unit_test(a_failure_to_prepare_can_be_repeated),
     };

@@ -66,3 +66,47 @@ bool map_replace(uintptr_t address, map_entry *before, map_entry entry)
     *before = found;
     return replaced;
 }
+
+#define GROUP 8 /* entries that are looked at together */
+
+static map_entry entry_at(const _Atomic(map_entry) *leaf, size_t index)
+{
+    return atomic_load_explicit(&leaf[index], memory_order_relaxed);
+}
+
+/* Written out, as compilers do not unroll a loop of atomic loads. */
+static bool has_entries(const _Atomic(map_entry) *leaf, size_t first)
+{
+    return entry_at(leaf, first) | entry_at(leaf, first + 1) | entry_at(leaf, first + 2) |
+           entry_at(leaf, first + 3) | entry_at(leaf, first + 4) | entry_at(leaf, first + 5) |
+           entry_at(leaf, first + 6) | entry_at(leaf, first + 7);
+}
+
+/* Where the last entry of leaf[first] to leaf[end - 1] ends; `first` if there is none. */
+static size_t last_of_leaf(const _Atomic(map_entry) *leaf, size_t first, size_t end)
+{
+    while (end > first) {
+        if (end % GROUP == 0 && !has_entries(leaf, end - GROUP))
+            end -= GROUP;
+        else if (entry_at(leaf, end - 1))
+            return end;
+        else
+            end--;
+    }
+    return first;
+}
+
+uintptr_t map_last(uintptr_t start, uintptr_t end)
+{
+    size_t first = start >> MAP_PAGE_SHIFT, at = end >> MAP_PAGE_SHIFT;
+    while (at > first) {
+        size_t base = (at - 1) & ~(MAP_LEAF_ENTRIES - 1), low = base > first ? base : first;
+        const _Atomic(map_entry) *leaf =
+            atomic_load_explicit(&map_root[base >> MAP_LEAF_BITS], memory_order_acquire);
+        size_t found = leaf ? base + last_of_leaf(leaf, low - base, at - base) : low;
+        if (found > low)
+            return (found - 1) << MAP_PAGE_SHIFT;
+        at = low;
+    }
+    return 0;
+}

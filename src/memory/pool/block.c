@@ -113,20 +113,22 @@ static map_entry page_lock(uintptr_t page, struct heap **heap)
  * segment around it, with the lock of its heap held. 0, with no lock held: there is none. */
 static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
+    uintptr_t page = address & ~(MAP_PAGE - 1);
+    map_entry entry = page_lock(page, heap);
     const struct arena *arena = NULL;
-    for (uintptr_t page = address & ~(MAP_PAGE - 1);; page -= MAP_PAGE) {
-        map_entry entry = page_lock(page, heap);
-        if (entry && (map_slab(entry) || map_span(entry)->start <= address))
-            return entry;
+    while (!entry || (!map_slab(entry) && map_span(entry)->start > address)) {
         if (entry)
             mutex_unlock(&(*heap)->lock);
         if (!arena)
             arena = arena_at(address);
         if (!arena)
             return map_entry_of_span(segment_lock(address, heap));
-        if (page <= arena->base)
+        page = map_last(arena->base, page);
+        if (!page)
             return 0;
+        entry = page_lock(page, heap);
     }
+    return entry;
 }
 
 bool block_find_lock(uintptr_t address, struct block *block)
