@@ -5,9 +5,9 @@
  * adopts two pools, checks every word of what is sealed, and is killed while its kernels write what
  * is not; many times. How long the adoptions took is compared with the driver's own calls for such
  * memory, in processes of their own too. Readers check every word beside a process that writes, and
- * one of them tries to write what is sealed. TARN names the program `tarn`, whose `keep` is the owner.
- * GPU_KEEP_GIB is how much is kept (60, or what the device has room for), GPU_KEEP_KILLS how many
- * processes are killed (40, or as many as 45 s allow). */
+ * one of them tries to write what is sealed. TARN names the program `tarn`, whose `keep` is the
+ * owner. GPU_KEEP_GIB is how much is kept (60, or what the device has room for), GPU_KEEP_KILLS how
+ * many processes are killed (40, or as many as 45 s allow). */
 #include "gpu.h"
 #include "side.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is known of return addresses: the object around one, and its name, which is looked up once. */
+/* What is known of return addresses: the object around one, and its name, looked up once. */
 #include "memory/debug/debug_block.h"
 #include "record/symbols.h"
 #include "support/host.h"
