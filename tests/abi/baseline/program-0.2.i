@@ -621,6 +621,7 @@ typedef struct tarn_keep_options {
     tarn_stream stream;
     size_t segment;
     unsigned wait_ms;
+    _Bool read;
 } tarn_keep_options;
 typedef struct tarn_kept {
     size_t size;
@@ -629,6 +630,7 @@ typedef struct tarn_kept {
     size_t mapped;
     _Bool adopted;
     _Bool moved;
+    _Bool read_only;
 } tarn_kept;
 __attribute__((visibility("default"))) tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *options,
                                     tarn_pool **pool, tarn_kept *kept);
@@ -640,6 +642,7 @@ typedef struct tarn_sealed_block {
     void *pointer;
     size_t bytes;
     uint8_t data[64];
+    uint64_t seal;
 } tarn_sealed_block;
 __attribute__((visibility("default"))) tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
                                           tarn_sealed_block *block);
