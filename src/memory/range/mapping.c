@@ -222,8 +222,9 @@ tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
 
 /* Unmapping ------------------------------------------------------------------------------------ */
 
-tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t end,
-                               struct piece_list *pieces)
+/* After a failure the pages stay mapped, as a new mapping. */
+static tarn_status unmap_run_locked(struct tarn_range *range, size_t first, size_t end,
+                                    struct piece_list *pieces)
 {
     struct arena *arena = arena_of_range(range);
     tell(range, first, end, false);
@@ -233,8 +234,15 @@ tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t en
         piece_leave(range, range_known(range, i), pieces);
     shared_unlock(&arena->mapping);
     if (status)
-        begin_generation(range, first, end); /* it stays mapped, as a new mapping */
-    else
+        begin_generation(range, first, end);
+    return status;
+}
+
+tarn_status range_unmap_locked(struct tarn_range *range, size_t first, size_t end,
+                               struct piece_list *pieces)
+{
+    tarn_status status = unmap_run_locked(range, first, end, pieces);
+    if (!status)
         trace(range, TRACE_segment_unmap, range->start + first * range->page_size,
               (end - first) * range->page_size);
     return status;
@@ -269,20 +277,12 @@ static bool leaves_too_locked(struct tarn_range *range, size_t index)
  * list. */
 static tarn_status end_run_locked(struct tarn_range *range, size_t index, struct piece_list *pieces)
 {
-    struct arena *arena = arena_of_range(range);
     size_t first = index, end = index + 1;
     while (first > 0 && leaves_too_locked(range, first - 1))
         first--;
     while (end < range->pages && leaves_too_locked(range, end))
         end++;
-    tell(range, first, end, false);
-    shared_lock_shared(&arena->mapping);
-    tarn_status status = unmap(range, first, end);
-    for (size_t i = first; i < end && !status; i++)
-        piece_leave(range, range_known(range, i), pieces);
-    shared_unlock(&arena->mapping);
-    if (status)
-        begin_generation(range, first, end);
+    tarn_status status = unmap_run_locked(range, first, end, pieces);
     for (size_t i = first; i < end && !status; i++) {
         struct page *page = range_known(range, i);
         atomic_store(&page->word, word_with(atomic_load(&page->word), PAGE_EMPTY));
