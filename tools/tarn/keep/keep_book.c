@@ -287,7 +287,7 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool 
 
 static const char no_pipe[] = "the first file is not the end for reading of a pipe";
 
-/* Whether a pool is memory of the device that is asked for; otherwise says whose it is. */
+/* Whether a pool lies on the device of the request. If not, `text` says on which device it lies. */
 static bool is_of_device(const struct kept_pool *pool, const struct keep_message *request,
                          char text[KEEP_TEXT_BYTES])
 {
