@@ -191,19 +191,61 @@ static void a_block_that_others_use_comes_into_no_hand(void **state)
     nothing_is_left(0);
 }
 
-static void a_full_hand_gives_its_older_half_back(void **state)
+static void *take_and_give(void *block)
+{
+    OK(tarn_free(alloc_on(own, 512))); /* a thread's first two calls are slow ones */
+    OK(tarn_free(alloc_on(own, 7 * MIB)));
+    CHECK(in_hands() == 2);
+    void *same = alloc_on(own, 3 * MIB);
+    CHECK(same == block && in_hands() == 1);
+    OK(tarn_free(same));
+    return NULL;
+}
+
+static void a_request_looks_into_other_hands(void **state)
+{
+    (void)state;
+    prepare();
+    void *first = alloc_on(own, 3 * MIB), *second = alloc_on(own, 5 * MIB);
+    OK(tarn_free(first)); /* not the last that was cut: so only a hand has it */
+    elsewhere(take_and_give, first);
+    CHECK(in_hands() == 2 && alloc_on(own, 3 * MIB) == first);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+}
+
+/* Allocates and frees blocks of 1 MiB, so that all of them are in hands, as far as there is room. */
+static void fill_hands(void **blocks, int count)
+{
+    for (int pass = 0; pass < 2; pass++) { /* in the second there is memory for all */
+        prepare();
+        for (int i = 0; i < count; i++)
+            blocks[i] = alloc_on(own, MIB);
+        for (int i = 0; i < count; i++)
+            OK(tarn_free(blocks[i]));
+    }
+}
+
+static void what_is_too_much_for_a_hand_goes_into_another(void **state)
 {
     (void)state;
     enum { BLOCKS = HAND_SPANS + 8 };
     void *blocks[BLOCKS];
-    for (int pass = 0; pass < 2; pass++) { /* in the second there is memory for all */
-        prepare();
-        for (int i = 0; i < BLOCKS; i++)
-            blocks[i] = alloc_on(own, MIB);
-        for (int i = 0; i < BLOCKS; i++)
-            OK(tarn_free(blocks[i]));
-    }
-    CHECK(in_hands() >= HAND_SPANS / 2 && in_hands() < HAND_SPANS &&
+    fill_hands(blocks, BLOCKS);
+    CHECK(in_hands() == BLOCKS && alloc_on(own, MIB) == blocks[HAND_SPANS - 1]);
+    OK(tarn_free(blocks[HAND_SPANS - 1]));
+    verify(0);
+    nothing_is_left(0);
+}
+
+static void too_much_for_all_that_a_free_tries_goes_back(void **state)
+{
+    (void)state;
+    enum { ROOM = HAND_TRIES * HAND_SPANS, BLOCKS = ROOM + 8 };
+    void *blocks[BLOCKS];
+    fill_hands(blocks, BLOCKS);
+    CHECK(in_hands() >= ROOM - HAND_SPANS / 2 && in_hands() < ROOM &&
           alloc_on(own, MIB) == blocks[BLOCKS - 1]);
     OK(tarn_free(blocks[BLOCKS - 1]));
     verify(0);
@@ -284,7 +326,9 @@ int main(void)
         cmocka_unit_test(other_streams_get_what_is_in_hands),
         cmocka_unit_test(a_heap_that_lends_no_more_has_closed_hands),
         cmocka_unit_test(a_block_that_others_use_comes_into_no_hand),
-        cmocka_unit_test(a_full_hand_gives_its_older_half_back),
+        cmocka_unit_test(a_request_looks_into_other_hands),
+        cmocka_unit_test(what_is_too_much_for_a_hand_goes_into_another),
+        cmocka_unit_test(too_much_for_all_that_a_free_tries_goes_back),
         cmocka_unit_test(hands_close_when_nobody_waits),
         cmocka_unit_test(threads_take_and_give_while_another_looks),
     };

@@ -10,15 +10,32 @@
 
 static struct object_pool pool = OBJECT_POOL(struct hands);
 
-static struct hand *hand_of(const struct heap *heap, const struct thread *thread)
+/* The thread's hand, and those after it. */
+static struct hand *hand_of(struct hands *hands, const struct thread *thread, unsigned after)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
-    return hands ? &hands->of[thread->number % HANDS] : NULL;
+    return &hands->of[(thread->number + after) % HANDS];
 }
 
 static unsigned count_of(const struct hand *hand)
 {
     return atomic_load_explicit(&hand->count, memory_order_relaxed);
+}
+
+static size_t bytes_of(const struct hand *hand)
+{
+    return atomic_load_explicit(&hand->bytes, memory_order_relaxed);
+}
+
+static void set_locked(struct hand *hand, unsigned count, size_t bytes)
+{
+    atomic_store_explicit(&hand->count, count, memory_order_relaxed);
+    atomic_store_explicit(&hand->bytes, bytes, memory_order_relaxed);
+}
+
+/* Without the hand's lock: perhaps. */
+static bool has_room(const struct hand *hand, size_t size)
+{
+    return !count_of(hand) || (count_of(hand) < HAND_SPANS && bytes_of(hand) + size <= HAND_BYTES);
 }
 
 /* Whether the thread may take blocks from the hand, or put them there: the conditions of parked
@@ -49,10 +66,9 @@ static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct 
     unsigned count = count_of(hand) - 1;
     struct span *span = hand->spans[place].span;
     uintptr_t address = span->start;
-    hand->bytes -= span->size;
     for (; place < count; place++)
         hand->spans[place] = hand->spans[place + 1];
-    atomic_store_explicit(&hand->count, count, memory_order_relaxed);
+    set_locked(hand, count, bytes_of(hand) - span->size);
     span->requested = requested;
     span->tag = 0;
     span->oversize = oversize;
@@ -79,12 +95,10 @@ static uintptr_t take_counted(struct heap *heap, struct hand *hand, const struct
     return address;
 }
 
-uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
+static uintptr_t take_from(struct heap *heap, struct hand *hand, const struct thread *thread,
+                           size_t size, size_t requested)
 {
-    struct hand *hand = hand_of(heap, thread);
     uintptr_t address = 0;
-    if (!hand || !count_of(hand))
-        return 0;
     counters_part_lock(&hand->part);
     unsigned place = find_locked(heap, hand, thread, size);
     bool counted = place && counters_part_allocated_locked(&hand->part, size, requested);
@@ -94,12 +108,21 @@ uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size,
     return place && !counted ? take_counted(heap, hand, thread, size, requested) : address;
 }
 
-/* Giving --------------------------------------------------------------------------------------- */
-
-static bool has_room(const struct hand *hand, size_t size)
+uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
 {
-    return !count_of(hand) || (count_of(hand) < HAND_SPANS && hand->bytes + size <= HAND_BYTES);
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
+    uintptr_t address = 0;
+    for (unsigned i = 0, tries = HAND_TRIES; hands && i < HANDS && tries && !address; i++) {
+        struct hand *hand = hand_of(hands, thread, i);
+        if (count_of(hand)) {
+            address = take_from(heap, hand, thread, size, requested);
+            tries--;
+        }
+    }
+    return address;
 }
+
+/* Giving --------------------------------------------------------------------------------------- */
 
 /* Claims a block to put it into the hand: then it is not live. False if it may not go there. A
  * block with `after` 0 is never parked (parked.h). */
@@ -126,8 +149,7 @@ static void put_locked(struct heap *heap, struct hand *hand, struct span *span,
     if (trace_is_on())
         trace_quickly(TRACE_free, heap, thread, span->start, span->requested, span->tag);
     hand->spans[count] = (struct hand_span){span->size, span};
-    hand->bytes += span->size;
-    atomic_store_explicit(&hand->count, count + 1, memory_order_relaxed);
+    set_locked(hand, count + 1, bytes_of(hand) + span->size);
 }
 
 static bool give_counted(struct heap *heap, struct hand *hand, struct span *span, uintptr_t address,
@@ -146,11 +168,9 @@ static bool give_counted(struct heap *heap, struct hand *hand, struct span *span
     return claimed;
 }
 
-bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
+static bool give_to(struct heap *heap, struct hand *hand, struct span *span, uintptr_t address,
+                    const struct thread *thread)
 {
-    struct hand *hand = hand_of(heap, thread);
-    if (!hand)
-        return false;
     counters_part_lock(&hand->part);
     bool claimed = claim_locked(heap, hand, span, address, thread);
     bool counted = claimed && counters_part_freed_locked(&hand->part, span->size, span->requested,
@@ -163,6 +183,17 @@ bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const st
     return claimed && !counted ? give_counted(heap, hand, span, address, thread) : counted;
 }
 
+bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
+{
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
+    bool given = false;
+    for (unsigned i = 0; hands && i < HAND_TRIES && !given; i++) {
+        struct hand *hand = hand_of(hands, thread, i);
+        given = has_room(hand, span->size) && give_to(heap, hand, span, address, thread);
+    }
+    return given;
+}
+
 /* Back to the heap ----------------------------------------------------------------------------- */
 
 /* Turns the blocks of a hand into free spans, except the newest `keep`. True if there were any. */
@@ -172,13 +203,14 @@ static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bo
     counters_part_lock(&hand->part);
     hand->open = open;
     unsigned count = count_of(hand), gone = count > keep ? count - keep : 0;
+    size_t bytes = bytes_of(hand);
     for (unsigned i = 0; i < gone; i++) {
         spans[i] = hand->spans[i].span;
-        hand->bytes -= hand->spans[i].size;
+        bytes -= hand->spans[i].size;
     }
     for (unsigned i = gone; i < count; i++)
         hand->spans[i - gone] = hand->spans[i];
-    atomic_store_explicit(&hand->count, count - gone, memory_order_relaxed);
+    set_locked(hand, count - gone, bytes);
     counters_part_unlock(&hand->part);
     for (unsigned i = 0; i < gone; i++) {
         span_leave_map_locked(heap, spans[i]);
@@ -189,10 +221,9 @@ static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bo
 
 void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t size)
 {
-    struct hand *hand = hand_of(heap, thread);
-    counters_part_lock(&hand->part);
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    struct hand *hand = hand_of(hands, thread, 0);
     unsigned count = has_room(hand, size) ? 0 : count_of(hand);
-    counters_part_unlock(&hand->part);
     if (count)
         (void)empty_locked(heap, hand, count / 2, true);
 }

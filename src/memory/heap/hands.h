@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Hands: blocks with their own span that one thread has freed in a heap, for the thread's next
- * request of exactly the same size. Each hand has its own lock. So threads that use only their
- * hands do not compete for the heap's lock.
+/* Hands: blocks with their own span that threads have freed in a heap, for the next request of
+ * exactly the same size. Each thread has a hand. A request that finds no block of its size there
+ * looks into a few others, and a block for which it has no room goes into another. Each hand has
+ * its own lock. So threads that use only hands do not compete for the heap's lock.
  *
  * Hands are open only while many threads wait for the heap's lock (hands_weigh_locked()), and while
  * the heap is in all sets that its free memory can put it in (`news` in heap.h). While hands are
@@ -23,6 +24,7 @@
 #define HANDS 16                       /* per heap; further threads share them */
 #define HAND_SPANS 32                  /* the most spans in one hand */
 #define HAND_BYTES ((size_t)256 << 20) /* the most bytes in a hand with more than one span */
+#define HAND_TRIES 4                   /* the most hands that a request or a free locks */
 #define HANDS_WAIT 8    /* a lock that had to be waited for counts as this many that did not */
 #define HANDS_OPEN 1024 /* the weight from which hands open; they close at 0 */
 #define HANDS_MOST (4 * HANDS_OPEN)
@@ -30,8 +32,9 @@
 struct hand {
     struct counters_part part; /* what the hand has counted; its lock protects the hand */
     bool open;
-    atomic_uint count; /* spans in the hand; also read without the lock, as a hint */
-    size_t bytes;
+    /* Of what is in the hand; also read without the lock, as a hint. */
+    atomic_uint count; /* spans */
+    atomic_size_t bytes;
     struct hand_span {
         size_t size;
         struct span *span;
@@ -47,10 +50,11 @@ static inline bool hands_are_open(const struct heap *heap)
     return atomic_load_explicit(&heap->handed, memory_order_relaxed);
 }
 
-/* Returns a block of exactly `size` bytes, the rounded size of a request, from the thread's hand.
+/* Returns a block of exactly `size` bytes, the rounded size of a request, from the thread's hand
+ * or from another.
  * 0: the caller must take the slow path. */
 uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
-/* Frees a live block into the thread's hand; false if the caller must take the slow path. */
+/* Frees a live block into the thread's hand, or into another; false if the caller must take the slow path. */
 bool hand_give(struct heap *heap, struct span *span, uintptr_t address,
                const struct thread *thread);
 
