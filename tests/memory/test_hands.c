@@ -215,7 +215,7 @@ static void a_request_looks_into_other_hands(void **state)
     nothing_is_left(0);
 }
 
-/* Allocates and frees blocks of 1 MiB, so that all of them are in hands, as far as there is room. */
+/* Allocates and frees blocks of 1 MiB, so that as many are in hands as there is room for. */
 static void fill_hands(void **blocks, int count)
 {
     for (int pass = 0; pass < 2; pass++) { /* in the second there is memory for all */

@@ -51,10 +51,10 @@ static inline bool hands_are_open(const struct heap *heap)
 }
 
 /* Returns a block of exactly `size` bytes, the rounded size of a request, from the thread's hand
- * or from another.
- * 0: the caller must take the slow path. */
+ * or from another. 0: the caller must take the slow path. */
 uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
-/* Frees a live block into the thread's hand, or into another; false if the caller must take the slow path. */
+/* Frees a live block into the thread's hand, or into another; false if the caller must take the
+ * slow path. */
 bool hand_give(struct heap *heap, struct span *span, uintptr_t address,
                const struct thread *thread);
 
