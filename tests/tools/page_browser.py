@@ -147,3 +147,12 @@ def click_in_chart(browser, part, height=0.5):
     x = 76 + part * (width - 76 - 26) - width / 2
     y = (height - 0.5) * tall if height is not None else 7 - tall / 2
     ActionChains(browser.driver).move_to_element_with_offset(canvas, int(x), int(y)).click().perform()
+
+
+def open_file(browser, path):
+    """By the page itself; what it says then."""
+    before = int(browser.run("return document.body.dataset.files || 1"))
+    browser.run("document.getElementById('said').hidden = true")
+    browser.get("#open-file").send_keys(path)
+    browser.wait(f"document.body.dataset.files > {before} || !document.getElementById('said').hidden", "the file was not opened")
+    return browser.run("return document.getElementById('said').hidden ? '' : document.getElementById('said').textContent")

@@ -19,8 +19,10 @@ import sys
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
+from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page, open_file)
+from page_compare import moved_sites, several_ranks, two_files
 from page_firefox import Firefox, in_firefox
+from page_fits import no_slider, what_if
 from page_many import exact_moves, many_events, speed, thinned
 from page_moves import MOVES
 from page_send import RECORDINGS, above_the_fold, legend_labels, sent_to_others
@@ -86,82 +88,6 @@ def walk_around(browser, scheme):
     browser.check()
     browser.run("document.getElementById('facts-section').scrollIntoView()")
     browser.screenshot("report-facts-" + scheme)
-
-
-def two_files(browser):
-    before, after = os.path.join(DATA, "tarn.pickle"), os.path.join(DATA, "oom.pickle")
-    browser.open(make_page("two", before, after))
-    browser.run("document.getElementById('compare-section').scrollIntoView()")
-    browser.screenshot("report-two")
-    printed = subprocess.run([PROGRAM, "diff", "--json", "--device", "0", before, after], check=True, capture_output=True, text=True)
-    said = json.loads(printed.stdout)[0]
-    wanted = [change["name"] for change in said["changes"]["call_site"]]
-    expect("what is said of both", browser.run("return document.getElementById('compare-said').textContent")
-           .replace("\u00a0", " ").replace("\u2212", "-"), said["said"])
-    places = browser.run("return ['compare-said', 'cards-of', 'cards'].map(id => document.getElementById(id).getBoundingClientRect().top)")
-    expect("the order of sentence, label and cards", places, sorted(places))
-    expect("whose the cards are", browser.run("return document.getElementById('cards-of').textContent").split(",")[0], "A: tarn.pickle")
-    rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
-        row => row.lastChild.textContent)""")
-    expect("what changed", rows, wanted[:40])
-    browser.check()
-
-    name = "Kernel_" + "x" * 300
-    paths = [os.path.join(OUT, f"long-{number}.pickle") for number in range(2)]
-    for number, path in enumerate(paths):
-        events = [{"action": "alloc", "addr": 1 << 32, "size": (number + 1) << 20, "stream": 0, "frames": [{"name": name, "filename": "train.py", "line": 7}]}]
-        with open(path, "wb") as out:
-            pickle.dump({"segments": [], "device_traces": [events]}, out)
-    browser.open(make_page("long", "--no-what-if", *paths))
-    said = json.loads(subprocess.run([PROGRAM, "diff", "--json", *paths], check=True, capture_output=True, text=True).stdout)[0]["said"]
-    expect("a sentence with a long name", browser.run("return document.getElementById('compare-said').textContent").replace("\u00a0", " "), said)
-    rows = browser.run("return [...document.querySelectorAll('#compare-tables table:first-child tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
-    expect("what was not recorded", rows[1], ["reserved then", "not recorded", "not recorded", "\u2013"])
-
-
-def moved_sites(browser):
-    """Call sites that an edit moved are matched as `tarn diff` matches them."""
-    def recording(name, sites):
-        events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
-                   "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
-        with open(os.path.join(OUT, name + ".pickle"), "wb") as out:
-            pickle.dump({"segments": [], "device_traces": [events]}, out)
-        return os.path.join(OUT, name + ".pickle")
-
-    for before, after in (([(9, 1), (11, 2)], [(99, 1), (101, 7)]), ([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]),
-                          ([(1, 8), (2, 9), (3, 20)], [(15, 8)]), ([(1, 8)], [(2, 6), (3, 10), (4, 40)])):
-        files = recording("edit-a", before), recording("edit-b", after)
-        browser.open(make_page("edit", "--no-what-if", *files))
-        printed = subprocess.run([PROGRAM, "diff", "--json", *files], check=True, capture_output=True, text=True).stdout
-        wanted = [[change["name"], change["after"] - change["before"]] for change in json.loads(printed)[0]["changes"]["call_site"]]
-        rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
-            row => [row.lastChild.textContent, parseFloat(row.firstChild.textContent.replace("\u2212", "-")) * 2 ** 20])""")
-        expect("what changed", rows, [row for row in wanted if row[1]])
-
-
-def several_ranks(browser):
-    """More than two files: the sentences and both tables are what the program says, and a click on a rank shows it."""
-    folder = os.path.join(OUT, "ranks")
-    os.makedirs(folder, exist_ok=True)
-    paths = [os.path.join(folder, f"rank{number}.pickle") for number in range(3)]
-    for path, name in zip(paths, ("small-5", "tarn", "small-5")):
-        with open(os.path.join(DATA, name + ".pickle"), "rb") as source, open(path, "wb") as target:
-            target.write(source.read())
-    browser.open(make_page("ranks", "--device", "0", "--no-what-if", *paths))
-    said = json.loads(subprocess.run([PROGRAM, "report", "--json", "--device", "0", *paths], check=True, capture_output=True, text=True).stdout)
-    texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent)", selector)
-    expect("sentences of ranks", texts("#ranks-advice li"), said["advice"])
-    expect("ranks", texts("#ranks-table button.row"), [rank["name"] for rank in said["ranks"]])
-    expect("what differs", texts("#ranks-differences tbody td:last-child"), [row["name"] for row in said["differences"][said["by"]]][:40])
-    expect("comparison of two files", browser.run("return document.getElementById('compare-section').hidden"), True)
-    for rank, wrote in ((0, "PyTorch"), (1, "tarn 9.8.7")): # it opens with the one that ran out of memory
-        browser.run("document.querySelectorAll('#ranks-table button.row')[arguments[0]].click()", rank)
-        browser.wait(f"document.getElementById('head-facts').textContent.includes('{wrote}')", "the chosen rank is not shown")
-        browser.filtered()
-    compare_moment(browser, paths[1])
-    expect("lines of ranks", len(texts("#ranks-chart path.line-rank")), 2)
-    browser.screenshot("report-ranks")
-    browser.check()
 
 
 def advice(browser):
@@ -432,15 +358,6 @@ def dropped_and_saved(browser):
     browser.check()
 
 
-def open_file(browser, path):
-    """By the page itself; what it says then."""
-    before = int(browser.run("return document.body.dataset.files || 1"))
-    browser.run("document.getElementById('said').hidden = true")
-    browser.get("#open-file").send_keys(path)
-    browser.wait(f"document.body.dataset.files > {before} || !document.getElementById('said').hidden", "the file was not opened")
-    return browser.run("return document.getElementById('said').hidden ? '' : document.getElementById('said').textContent")
-
-
 class Runs:
     """What a pickle of it would call."""
     def __reduce__(self):
@@ -624,88 +541,6 @@ def time_of_an_error(browser):
     texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent.replace(/\u00a0/g, ' '))", selector)
     expect("the time in the table", texts("#ooms button"), ["event 1, 3.00 s"])
     expect("the time in the cards", [text for text in texts("#cards .value") if text.startswith("at ")], ["at 3.00 s"])
-
-
-def slider(browser, file):
-    """What the slider says of a device is what `tarn report --fits` says of it."""
-    verdicts = {"yes": "finishes", "no": "runs out of memory", "open": "may finish", "past": "gets past"}
-    devices = int(browser.run("return document.getElementById('fits').dataset.device")) // int(browser.run("return document.getElementById('fits-size').value"))
-    for place, outside in ((1, ""), (14, "100 MiB"), (14, ""), (30, ""), (33, "64m"), (40, "")):
-        browser.run("""for (const [id, value] of [["fits-size", arguments[0]], ["fits-outside", arguments[1]]]) {
-            document.getElementById(id).value = value;
-            document.getElementById(id).dispatchEvent(new Event("input"));
-        }""", place, outside)
-        shown = browser.run("return {...document.getElementById('fits').dataset}")
-        device = int(shown["device"])
-        expect("the slider is the device", device, place * devices)
-        expect("what is typed is subtracted from it", int(shown["room"]), max(0, device - int(shown["outside"])) >> 21 << 21)
-        printed = subprocess.run([PROGRAM, "report", "--json", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
-                                 check=True, capture_output=True, text=True).stdout
-        rows = browser.run("return [...document.querySelectorAll('#fits tbody tr')].map(row => [...row.cells].filter((_, i) => [1, 2, 4].includes(i))"
-                           ".map(cell => cell.textContent.replace(/\u00a0/g, ' ')))")
-        text = subprocess.run([PROGRAM, "report", "--device", "0", "--fits", str(device), "--outside", shown["outside"], file],
-                              check=True, capture_output=True, text=True).stdout
-        expect(f"smallest devices at {place}", [row[2] for row in rows], re.findall("smallest device: (.*)$", text, re.M))
-        answer = json.loads(printed)[0]
-        for said, (verdict, stop, _) in zip(answer["allocators"], rows, strict=True):
-            wanted = verdicts[said["finishes"]]
-            if said["finishes"] == "past":
-                wanted += f" the request that failed at event {answer['ended_by']:,}; what follows was not recorded"
-            expect(f"{said['name']} at {place}", verdict, wanted)
-            if said["finishes"] == "no" and said["name"] != "tarn" and not stop.startswith("about "):
-                expect(f"where {said['name']} stops at {place}", stop.replace(",", ""), f"event {said['event']}" if said["event"] is not None else "before the first event")
-    browser.filtered()
-    expect("the slider in the link", "fits=40" in browser.run("return location.hash"), True)
-    expect("an invalid size", browser.run("""document.getElementById("fits-outside").value = "much"; document.getElementById("fits-outside").dispatchEvent(new Event("input"));
-        return document.getElementById("fits-outside").getAttribute("aria-invalid")"""), "true")
-
-
-def what_if(browser):
-    """What other allocators would take is what `tarn replay` says; a state has no such table, and --no-what-if leaves it out."""
-    file = os.path.join(DATA, "small-4.pickle")
-    said = json.loads(subprocess.run([PROGRAM, "replay", "--json", "--least", file], check=True, capture_output=True, text=True).stdout)[0]
-    browser.open(make_page("what-if", "--least", file))
-    shown = {key: float(value) for key, value in browser.run("return {...document.getElementById('what-if').dataset}").items()}
-    expect("what if", [(shown[f"reserved{i}"], shown[f"least{i}"], round(shown[f"time{i}"])) for i in range(3)],
-           [(said[name + "peak_reserved"], said[name + "least"], round(1000 * said[name + "driver_time_us"]["C"])) for name in ("pytorch_", "expandable_", "")])
-    expect("peak requested", shown["requested"], said["peak_requested"])
-    rows = browser.run("return [...document.querySelectorAll('#what-if tbody tr')].map(row => row.firstChild.textContent)")
-    expect("rows of what if", rows, ["PyTorch native", "PyTorch expandable segments", "tarn"])
-    hidden = "return document.getElementById('what-if-section').hidden"
-    expect("what if", browser.run(hidden), False)
-    slider(browser, file)
-    ended = os.path.join(DATA, "torn.pickle") # with a request that failed
-    browser.open(make_page("ended", "--least", ended))
-    slider(browser, ended)
-    browser.open(make_page("quick", file)) # of several streams
-    shown = {key: float(value) for key, value in browser.run("return {...document.getElementById('what-if').dataset}").items()}
-    expect("what if, quickly", [(shown[f"reserved{i}"] > 0, shown[f"least{i}"]) for i in range(3)], [(True, 0)] * 3)
-    browser.open(make_page("no-what-if", "--no-what-if", file))
-    expect("no what if", browser.run(hidden), True)
-    browser.open(make_page("state", os.path.join(DATA, "state-only.pickle")))
-    expect("what if of a state", browser.run(hidden), True)
-
-
-def no_slider(browser):
-    """Where no smallest devices are searched, the page says why, and names a command that answers."""
-    def recorded(name, segments, count):
-        events = [{"action": action, "addr": 3 << 29, "size": 1 << 20, "stream": 0, "time_us": i, "frames": []} for i in range(count) for action in ("alloc", "free_completed")]
-        with open(os.path.join(OUT, name), "wb") as out:
-            pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
-        return os.path.join(OUT, name)
-
-    late = recorded("late.pickle", [{"device": 0, "address": 1 << 30, "total_size": 1 << 30, "stream": 0, "blocks": [
-        {"size": 1 << 29, "state": "active_allocated"}, {"size": 1 << 29, "state": "inactive"}]}], 2)
-    late_why = "began late, when most memory was reserved already"
-    for file, why in ((recorded("long.pickle", [], 125_001), "has more than 250,000 events"), (late, late_why), (os.path.join(DATA, "streams.pickle"), "has several streams")):
-        browser.open(make_page("no-slider", file))
-        shown = browser.run("return ['part', 'none', 'none-why', 'none-command'].map(id => document.getElementById('fits-' + id)).map((node, i) => i < 2 ? node.checkVisibility() : node.textContent)")
-        expect("no slider for " + file, shown[:3], [False, True, why])
-        answer = subprocess.run([PROGRAM, *shown[3].split()[1:]], cwd=os.path.dirname(file), check=True, capture_output=True, text=True).stdout
-        expect("allocators that answer", len(re.findall("finishes; smallest device: ", answer)) in (3, 6), True)
-    expect("opening " + late, open_file(browser, late), "")
-    browser.filtered()
-    expect("why a page that reads it has none", browser.run("return document.getElementById('fits-none-why').textContent"), late_why)
 
 
 def accessible(browser):
