@@ -459,6 +459,7 @@ def make():
         yield name, snap, devices, 4
 
     devices = [Device(i, 250 + i, capacity=2 * GIB, late=0.2, pool_ids=True) for i in range(2)]
+    devices[1].time += 20_000 # device 0 runs out of memory first
     for device in devices:
         device.work(1500, streams[:2], ((0, 0), (0, 0), (0, 1)))
     snap = snapshot(devices)

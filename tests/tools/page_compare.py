@@ -84,3 +84,24 @@ def several_ranks(browser):
     expect("lines of ranks", len(texts("#ranks-chart path.line-rank")), 2)
     browser.screenshot("report-ranks")
     browser.check()
+
+
+def first_of_ranks(browser):
+    """The page opens with the rank that the first sentence names: who ran out first, by the clock, or would."""
+    def recording(rank, reserved, failed=None):
+        """`allocated` falls with the rank's number, so what the sentence goes by is never the highest peak alone."""
+        events = [{"action": "segment_alloc", "addr": 1 << 32, "size": reserved << 20, "stream": 0, "time_us": 10, "frames": []},
+                  {"action": "alloc", "addr": 1 << 32, "size": (20 - rank) << 20, "stream": 0, "time_us": 11, "frames": []}]
+        if failed:
+            events.append({"action": "oom", "device_free": 0, "size": 1 << 30, "stream": 0, "time_us": failed, "frames": []})
+        path = os.path.join(OUT, f"first-rank{rank}.pickle")
+        with open(path, "wb") as out:
+            pickle.dump({"segments": [], "device_traces": [events]}, out)
+        return path
+
+    for first, made in ((1, ((30, None), (40, None), (32, None))), (2, ((40, 3000), (40, None), (40, 2000)))):
+        files = [recording(rank, *how) for rank, how in enumerate(made)]
+        browser.open(make_page("first", "--no-what-if", *files))
+        said = json.loads(subprocess.run([PROGRAM, "report", "--json", *files], check=True, capture_output=True, text=True).stdout)["advice"][0]
+        expect(f"rank {first} in {said}", f"ank {first} " in said, True)
+        expect("the rank that is shown", browser.run("return document.querySelector('#ranks-table button[aria-pressed=true]').textContent"), f"rank {first}")

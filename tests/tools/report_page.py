@@ -20,7 +20,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page, open_file)
-from page_compare import moved_sites, several_ranks, two_files
+from page_compare import first_of_ranks, moved_sites, several_ranks, two_files
 from page_firefox import Firefox, in_firefox
 from page_fits import no_slider, what_if
 from page_many import exact_moves, many_events, speed, thinned
@@ -708,7 +708,7 @@ def hostile_texts(browser):
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, no_slider, accessible, above_the_fold, sent_to_others, *MOVES],
-    "open": [several_ranks, viewer, broken_among_others, made_by, snapshots_opened],
+    "open": [several_ranks, first_of_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],
     "firefox": [in_firefox],
 }

@@ -277,10 +277,10 @@ function saveLink() {
     }, 150);
 }
 
-// Without a link: the first device that ran out of memory, if one did; else of several ranks or devices the one with the highest peak.
+// Without a link: of several ranks or devices the one that their first sentence is about; else the first that ran out of memory, if one did.
 function firstPlace() {
-    const failed = choices.findIndex(choice => choice.model.device.ooms.length), peaks = choices.map(choice => choice.model.device.states.peak.allocated);
-    return failed >= 0 || !ranks ? Math.max(0, failed) : peaks.indexOf(Math.max(...peaks));
+    const model = ranks && modelOfRank(firstRank(ranks), models);
+    return Math.max(0, choices.findIndex(choice => model ? choice.model === model : choice.model.device.ooms.length));
 }
 
 async function followLink() {

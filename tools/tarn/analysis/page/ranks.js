@@ -21,6 +21,14 @@ function modelOfRank(rank, models) {
     return models[rank.place].find(model => model.device.device === rank.device);
 }
 
+// The rank that the first sentence is about: whose memory runs out first, or would on devices of the same size. As ranks.c chooses it.
+function firstRank({ranks}) {
+    const timed = ranks.filter(rank => rank.out_of_memory_us !== null), failed = ranks.filter(rank => rank.out_of_memory);
+    const known = ranks.every(rank => rank.capacity);
+    return timed.length ? d3.least(timed, rank => rank.out_of_memory_us)
+        : failed.length ? failed[0] : d3.least(ranks, rank => known ? rank.capacity - rank.reserved : -rank.reserved);
+}
+
 function showRanks(ranks, models, chosenModel, by, onModel) {
     const number = name => ({name, number: true}), most = Math.max(1, ...ranks.ranks.map(rank => rank.allocated));
     byId("ranks-title").textContent = plural(ranks.ranks.length, ranks.noun);
