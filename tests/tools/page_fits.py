@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import subprocess
 
 from page_browser import DATA, OUT, PROGRAM, expect, make_page, open_file
@@ -79,15 +80,20 @@ def no_slider(browser):
             pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
         return os.path.join(OUT, name)
 
-    late = recorded("late.pickle", [{"device": 0, "address": 1 << 30, "total_size": 1 << 30, "stream": 0, "blocks": [
+    late = recorded("it's late.pickle", [{"device": 0, "address": 1 << 30, "total_size": 1 << 30, "stream": 0, "blocks": [
         {"size": 1 << 29, "state": "active_allocated"}, {"size": 1 << 29, "state": "inactive"}]}], 2)
     late_why = "began late, when most memory was reserved already"
     for file, why in ((recorded("long.pickle", [], 125_001), "has more than 250,000 events"), (late, late_why), (os.path.join(DATA, "streams.pickle"), "has several streams")):
         browser.open(make_page("no-slider", file))
         shown = browser.run("return ['part', 'none', 'none-why', 'none-command'].map(id => document.getElementById('fits-' + id)).map((node, i) => i < 2 ? node.checkVisibility() : node.textContent)")
         expect("no slider for " + file, shown[:3], [False, True, why])
-        answer = subprocess.run([PROGRAM, *shown[3].split()[1:]], cwd=os.path.dirname(file), check=True, capture_output=True, text=True).stdout
+        answer = subprocess.run([PROGRAM, *shlex.split(shown[3])[1:]], cwd=os.path.dirname(file), check=True, capture_output=True, text=True).stdout
         expect("allocators that answer", len(re.findall("finishes; smallest device: ", answer)) in (3, 6), True)
+    with open(late, "rb") as file:
+        page = os.path.join(OUT, "no-slider.html")
+        subprocess.run([PROGRAM, "report", "-o", page, "-"], stdin=file, check=True)
+    browser.open(page)
+    expect("the command for standard input", browser.run("return document.getElementById('fits-none-command').textContent"), "tarn report --fits 24G - <FILE")
     expect("opening " + late, open_file(browser, late), "")
     browser.filtered()
     expect("why a page that reads it has none", browser.run("return document.getElementById('fits-none-why').textContent"), late_why)

@@ -52,6 +52,25 @@ joined() # HOME: the foot of a page
 [ "$(joined https://tarn.example/)" = '<span id="maker"><a href="https://tarn.example/">tarn</a> 1.2.3</span>' ] || fail "no way home: $(joined https://tarn.example/)"
 [ "$(joined '')" = '<span id="maker">tarn 1.2.3</span>' ] || fail "a home that is not there: $(joined '')"
 
+# The command at the foot: what made the page, which a reader can run beside the files. It names no folder, unless files differ in nothing else.
+foot() # COMMAND OPTION...: the page of "tarn report OPTION..." names this command
+{
+    local wanted=$1 found
+    shift
+    "${command[@]}" report "$@" <"$data/well.pickle" || fail "no page of: $*"
+    found=$(grep -ao '<code id="made">.*</code>' "$work/page.html")
+    [ "$found" = "<code id=\"made\">$wanted</code>" ] || fail "the foot of a page says $found, not $wanted"
+}
+mkdir -p "$work/a/same" "$work/b/same"
+cp "$data/well.pickle" "$work/a/same/x.pickle"
+cp "$data/well.pickle" "$work/b/same/x.pickle"
+cp "$data/well.pickle" "$work/a/-x y.pickle"
+foot 'tarn report -o page.html - &lt;FILE' -o "$work/page.html" -
+foot 'tarn report -opage.html well.pickle' -o"$work/page.html" "$data/well.pickle"
+foot "tarn report --output=page.html './-x y.pickle'" --output="$work/page.html" "$work/a/-x y.pickle"
+foot 'tarn report -o page.html a/same/x.pickle b/same/x.pickle' -o "$work/page.html" "$work/a/same/x.pickle" "$work/b/same/x.pickle"
+grep -q '<title>a/same/x.pickle and b/same/x.pickle ' "$work/page.html" || fail "two files of a page have one name"
+
 # Moments from the first to the last: what is live then is what the groups have in all.
 for name in tarn streams expandable wrapped; do
     for at in 0 1 17 300 1000 1500 peak peak-reserved end; do

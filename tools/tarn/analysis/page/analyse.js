@@ -137,7 +137,7 @@ async function analyse(files) {
     const node = byId("analysis");
     if (!compiled && (!node || !node.textContent))
         throw new Error("this page came without the analysis, and opens only other pages. Run `tarn report -o page.html " +
-            files.map(file => file.name).join(" ") + "`");
+            files.map(file => fileWord(file.name)).join(" ") + "`");
     compiled = compiled || WebAssembly.compile(await inflate(await inSlices(decodeBase64(node)), "gzip"));
     const contents = [];
     for (const file of files)

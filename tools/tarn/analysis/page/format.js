@@ -60,6 +60,9 @@ function timeTicks(low, high, count) {
 const formatCount = d3.format(",d");
 const formatShare = (part, whole) => (whole ? fixed(100 * part / whole, 1) : "0.0") + "\u00a0%";
 const formatAddress = address => "0x" + address.toString(16);
+// A file's name as a word of a shell. Nobody knows what standard input was.
+const fileWord = name => (name === "standard input" ? "- <FILE" : /^[\w+=./,:@%][\w+=./,:@%-]*$/.test(name) ? name
+    : "'" + (name[0] === "-" ? "./" : "") + name.replace(/'/g, "'\\''") + "'");
 const plural = (count, thing) => formatCount(count) + "\u00a0" + thing + (count === 1 ? "" : "s");
 
 // An element; attributes that begin with "on" are listeners, children are elements or texts.

@@ -145,7 +145,7 @@ function showWhatIf(model) {
         : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
     Object.assign(byId("what-if").dataset, {requested: found.requested});
     found.rows.forEach((row, i) => Object.assign(byId("what-if").dataset, {["reserved" + i]: row.reserved, ["least" + i]: row.least, ["time" + i]: row.driverNs}));
-    byId("what-if-command").textContent = "tarn report -o page.html " + model.file.name;
+    byId("what-if-command").textContent = "tarn report -o page.html " + fileWord(model.file.name);
     replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
         number("smallest device"), number("driver time")], rows));
 }
@@ -160,7 +160,7 @@ function showFits(view) {
     byId("fits-part").hidden = !searched.length;
     byId("fits-none").hidden = searched.length > 0 || !notSearched;
     byId("fits-none-why").textContent = notSearched || "";
-    byId("fits-none-command").textContent = "tarn report --fits 24G " + view.model.file.name;
+    byId("fits-none-command").textContent = "tarn report --fits 24G " + fileWord(view.model.file.name);
     if (!searched.length)
         return;
     const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;

@@ -23,6 +23,7 @@ struct report_rules {
 /* A file that was read, and the analysis of each of its devices that has anything. */
 struct report_file {
     const char *path;
+    const char *name; /* on a page: the last part of the path, or report_name() */
     const struct report_rules *rules;
     struct snapshot snapshot;
     struct analysis *analyses;
@@ -140,6 +141,8 @@ void report_print_wrapped(FILE *out, const char *text, const struct report_optio
 
 /* The last part of a path; of "-", what it is. */
 const char *report_base_name(const char *path);
+/* The last parts of one of several paths, as many as no other path ends with. */
+const char *report_name(char *const *paths, size_t count, size_t own);
 /* Who wrote a snapshot: "tarn 0.1.0, driver cuda", "tarn run", "PyTorch" or "RMM". */
 const char *report_writer(const struct snapshot *snapshot, char *text, size_t size);
 /* Bytes reserved by a device's pools that nothing but graphs holds, and how many pools that is. */

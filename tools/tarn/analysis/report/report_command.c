@@ -416,6 +416,8 @@ static int report(const struct arguments *arguments, const char *command, char *
     for (size_t i = 0; i < count && done; i++)
         done = report_file_open(command, paths[i], arguments->device, &rules, &files[i]);
     for (size_t i = 0; i < count && done; i++)
+        files[i].name = report_name(paths, count, i);
+    for (size_t i = 0; i < count && done; i++)
         say_no_error(arguments, command, &files[i]);
     for (size_t i = 0;
          i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
@@ -434,29 +436,47 @@ static int report(const struct arguments *arguments, const char *command, char *
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
-/* A command line as a shell would take it, without the folders of its files: a page is sent to
- * others. */
+/* A word as a shell would take it, of two parts. */
+static void put_word(FILE *out, const char *begin, size_t length, const char *rest)
+{
+    static const char plain_letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    bool plain = (length || *rest) && strspn(begin, plain_letters) >= length &&
+                 !rest[strspn(rest, plain_letters)];
+    fputs(plain ? " " : " '", out);
+    for (size_t i = 0; i < length; i++)
+        fputs(begin[i] == '\'' ? "'\\''" : (char[]){begin[i], 0}, out);
+    for (; *rest; rest++)
+        fputs(*rest == '\'' ? "'\\''" : (char[]){*rest, 0}, out);
+    fputs(plain ? "" : "'", out);
+}
+
+/* A command line as a shell would take it, without the folders of its files, as far as their names
+ * differ: a page is sent to others. Nobody knows what was standard input, so the reader has to name
+ * it. */
 static char *describe_command(int argc, char **argv, const struct arguments *arguments)
 {
     char *text = NULL;
-    size_t size;
+    size_t size, tail = arguments->output ? strlen(arguments->output) : 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
     fputs("tarn report", out);
     for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        bool file = i >= optind || (arguments->output && word == arguments->output);
-        if (file && strcmp(word, "-") != 0)
-            word = report_base_name(word);
-        bool plain =
-            *word &&
-            !word[strspn(
-                word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
-        fputs(plain ? " " : " '", out);
-        for (; *word; word++)
-            fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
-        fputs(plain ? "" : "'", out);
+        const char *word = argv[i], *name = word;
+        size_t length = strlen(word);
+        if (i >= optind)
+            name = report_name(argv + optind, (size_t)(argc - optind), (size_t)(i - optind));
+        if (i >= optind && strcmp(word, "-") == 0)
+            fputs(" - <FILE", out);
+        else if (i >= optind)
+            put_word(out, "./", *name == '-' ? 2 : 0, name);
+        else if (arguments->output && length >= tail && word + length - tail == arguments->output)
+            put_word(out, word, length - tail,
+                     strcmp(arguments->output, "-") == 0 ? "-"
+                                                         : report_base_name(arguments->output));
+        else
+            put_word(out, word, length, "");
     }
     if (fclose(out) == 0)
         return text;

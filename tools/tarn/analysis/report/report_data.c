@@ -674,7 +674,7 @@ static json_t *put_file(struct page *page, const struct report_file *file)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
                      "s:o, s:o, s:o, s:o}",
-                     "name", name_shown(report_base_name(file->path)).text, "by",
+                     "name", name_shown(file->name).text, "by",
                      report_writer(snapshot, writer, sizeof writer), "traces", traces, "arrays",
                      arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
                      "categories", describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT),

@@ -16,7 +16,7 @@ bool report_file_open(const char *command, const char *path, int device,
                       const struct report_rules *rules, struct report_file *file)
 {
     struct snapshot_error error;
-    *file = (struct report_file){.path = path, .rules = rules};
+    *file = (struct report_file){.path = path, .name = report_base_name(path), .rules = rules};
     if (!once_hold(path, error.text, sizeof error.text) ||
         !snapshot_read_file(path, &file->snapshot, &error)) {
         fprintf(stderr, "tarn %s: %s: %s\n", command, path, error.text);
@@ -142,6 +142,22 @@ const char *report_base_name(const char *path)
         return "standard input";
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
+}
+
+const char *report_name(char *const *paths, size_t count, size_t own)
+{
+    const char *path = paths[own], *name = report_base_name(path);
+    for (size_t i = 0; i < count && strcmp(path, "-") != 0; i++) {
+        size_t left = strlen(path), right = strlen(paths[i]);
+        while (left && right && path[left - 1] == paths[i][right - 1])
+            left--, right--;
+        while (name > path && name >= path + left && (left || right)) {
+            name--;
+            while (name > path && name[-1] != '/')
+                name--;
+        }
+    }
+    return name;
 }
 
 const char *report_writer(const struct snapshot *snapshot, char *text, size_t size)

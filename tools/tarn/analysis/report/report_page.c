@@ -104,10 +104,10 @@ static bool put_data(FILE *out, const struct report_file *files, size_t count)
 
 static void put_title(FILE *out, const struct report_file *files, size_t count)
 {
-    put_html(out, count ? name_shown(report_base_name(files[0].path)).text : "tarn report");
+    put_html(out, count ? name_shown(files[0].name).text : "tarn report");
     if (count == 2) {
         fputs(" and ", out);
-        put_html(out, name_shown(report_base_name(files[1].path)).text);
+        put_html(out, name_shown(files[1].name).text);
     } else if (count > 2) {
         fprintf(out, " and %zu more", count - 1);
     }
