@@ -271,7 +271,7 @@ json 'len(a) == 1 and a[0]["at"]["event"] == 100 and a[0]["peak"]["event"] == 10
 run 0 report --json --at 2000000000 "$data/tarn.pickle" && json 'a[0]["at"]["event"] == a[0]["events"]'
 run 0 report --json "$data/state-only.pickle" && json 'not a[0]["trace"] and a[0]["events"] == 0 and a[0]["at"]["time_us"] is None'
 
-# A state whose segments name no device, as some writers leave it out: device 0, with a note.
+# Segments that name no device, as some writers leave it out: of the one device that has a trace, or of device 0, with a note.
 python3 - "$data/state-only.pickle" "$work" <<'END_OF_PROGRAM'
 import pickle, sys
 kept = pickle.load(open(sys.argv[1], "rb"))
@@ -280,11 +280,19 @@ pickle.dump(kept, open(sys.argv[2] + "/named.pickle", "wb"))
 for segment in kept["segments"]:
     del segment["device"]
 pickle.dump(kept, open(sys.argv[2] + "/unnamed.pickle", "wb"))
+trace = [{"action": "alloc", "addr": 1 << 40, "size": 512, "stream": 0, "time_us": 1, "frames": []}]
+for name, traces in ("one", [[], trace]), ("both", [trace, trace]):
+    kept["device_traces"] = traces
+    pickle.dump(kept, open(sys.argv[2] + "/unnamed-" + name + ".pickle", "wb"))
 END_OF_PROGRAM
 note='^Segments without the key "device" are taken for those of device 0\.$'
 run 0 report "$work/named.pickle" && lacks out "$note" && sed 1d "$work/out" >"$work/named.txt"
 run 0 report "$work/unnamed.pickle" && silent err && says out 'unnamed.pickle, device 0' && says out "$note"
 sed "1d; /$note/d" "$work/out" | cmp - "$work/named.txt" || fail "a state without devices says something else"
+run 0 report --json "$work/unnamed-one.pickle" && json '[x["device"] for x in a] == [1] and a[0]["at"]["reserved"] > 0'
+run 0 report "$work/unnamed-one.pickle" && says out '^Segments without the key "device" are taken for those of device 1\.$'
+run 0 report --json "$work/unnamed-both.pickle" && json '[(x["device"], x["at"]["reserved"] > 0) for x in a] == [(0, True), (1, False)]'
+run 0 report "$work/unnamed-both.pickle" && says out "$note"
 
 # What RMM logged is not PyTorch's; what was there before a recording has no stack, and is not called that.
 printf '%s\n' 'Thread,Time,Action,Pointer,Size,Stream' '1,00:00:01:000001,free,0x1000,5000,0x0' '1,00:00:01:000002,allocate,0x9000,700,0x0' >"$work/few.csv"

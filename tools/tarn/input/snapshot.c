@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOT_NAMED (-1) /* the device of a segment that names none, until all is read */
+
 static bool add_event(struct reader *reader, const struct snapshot_event *event)
 {
     void *events = reader->snapshot->events;
@@ -298,6 +300,7 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
     reader_collect(reader, dict, &fields);
     const bool no_device = !field(&fields, KEY_DEVICE); /* PyTorch always writes it */
     reader->snapshot->no_device |= no_device;
+    segment->device = no_device ? NOT_NAMED : 0;
     if ((!no_device && !reader_device(reader, path, &fields, &segment->device)) ||
         !reader_need_number(reader, path, &fields, KEY_ADDRESS, &segment->address) ||
         !reader_need_number(reader, path, &fields, KEY_TOTAL_SIZE, &segment->total_size) ||
@@ -366,6 +369,21 @@ static bool read_segments(struct reader *reader, const struct path *top,
     return true;
 }
 
+/* Segments that name no device are those of the one device that has a trace; if several have one,
+ * or none, of device 0. */
+static void place_segments(struct snapshot *snapshot)
+{
+    size_t traced = 0;
+    for (size_t i = 0; i < snapshot->trace_count; i++)
+        if (snapshot->traces[i].event_count && traced++ == 0)
+            snapshot->device_taken = (int)i;
+    if (traced != 1)
+        snapshot->device_taken = 0;
+    for (size_t i = 0; i < snapshot->segment_count; i++)
+        if (snapshot->segments[i].device == NOT_NAMED)
+            snapshot->segments[i].device = snapshot->device_taken;
+}
+
 /* --- the whole --- */
 
 /* "tarn_recorded" says where the segments come from: a GPU ("cuda"), the driver's own calls ("tarn
@@ -403,8 +421,11 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
                            "a memory snapshot");
     read_source(reader, field(&fields, KEY_TARN_RECORDED));
     reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
-    return (!segments || read_segments(reader, &path, segments)) &&
-           read_traces(reader, &path, traces) && reader_tarn(reader, field(&fields, KEY_TARN)) &&
+    if ((segments && !read_segments(reader, &path, segments)) ||
+        !read_traces(reader, &path, traces))
+        return false;
+    place_segments(reader->snapshot);
+    return reader_tarn(reader, field(&fields, KEY_TARN)) &&
            reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
 

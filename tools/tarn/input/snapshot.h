@@ -245,7 +245,8 @@ struct snapshot {
                           all from the driver */
     bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before
                                2.1 */
-    bool no_device;         /* a segment names no device, and is taken for one of device 0 */
+    bool no_device;         /* a segment names no device, and is taken for one of... */
+    int device_taken;       /* ...this one */
     bool modelled;          /* its segments were never on a GPU, by "tarn_recorded" */
 };
 

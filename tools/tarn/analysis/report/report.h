@@ -63,9 +63,9 @@ void report_what_if_finish(struct report_file *file);
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
 
-/* The sentence about segments that name no device; empty where there are none, and for any device
- * but 0. */
-const char *report_no_device(const struct analysis *analysis);
+/* Writes the sentence about segments that name no device, and gives it; empty where there are none,
+ * and for a device that did not get them. */
+const char *report_no_device(const struct analysis *analysis, char *text, size_t size);
 
 /* The advice on a device of a file, with what was replayed. False when memory is short. */
 bool report_advice(const struct report_file *file, const struct analysis *analysis,

@@ -369,6 +369,7 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
 {
     const struct snapshot *snapshot = analysis->snapshot;
     size_t partial = analysis->has_trace ? snapshot->traces[analysis->device].exact_from : 0;
+    char gap[96];
     *text = 0;
     if (partial || snapshot->tarn.overwritten)
         snprintf(text, size,
@@ -378,8 +379,8 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
     const struct snapshot_trace *trace =
         analysis->has_trace ? &snapshot->traces[analysis->device] : NULL;
     size_t used = strlen(text);
-    if (*report_no_device(analysis))
-        snprintf(text + used, size - used, "%s%s", used ? " " : "", report_no_device(analysis));
+    if (*report_no_device(analysis, gap, sizeof gap))
+        snprintf(text + used, size - used, "%s%s", used ? " " : "", gap);
     used = strlen(text);
     if (trace && trace->thinned)
         snprintf(text + used, size - used,

@@ -175,11 +175,15 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
     return text;
 }
 
-const char *report_no_device(const struct analysis *analysis)
+const char *report_no_device(const struct analysis *analysis, char *text, size_t size)
 {
-    return analysis->snapshot->no_device && analysis->device == 0
-               ? "Segments without the key \"device\" are taken for those of device 0."
-               : "";
+    const struct snapshot *snapshot = analysis->snapshot;
+    *text = 0;
+    if (snapshot->no_device && analysis->device == snapshot->device_taken)
+        snprintf(text, size,
+                 "Segments without the key \"device\" are taken for those of device %d.",
+                 analysis->device);
+    return text;
 }
 
 uint64_t report_of_graphs(const struct analysis *analysis, uint64_t *pools)

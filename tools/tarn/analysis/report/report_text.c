@@ -77,7 +77,7 @@ static void print_plural(FILE *out, uint64_t count, const char *thing)
 
 static void write_head(FILE *out, const struct report_file *file, const struct analysis *analysis)
 {
-    char writer[120];
+    char writer[120], gap[96];
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
     fprintf(out, "%s, device %d", name_shown(report_base_name(file->path)).text, analysis->device);
@@ -104,8 +104,8 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
                 "The recording is incomplete: before event %zu threads are missing, and %" PRIu64
                 " events were overwritten.\n",
                 partial, tarn->overwritten);
-    if (*report_no_device(analysis))
-        fprintf(out, "%s\n", report_no_device(analysis));
+    if (*report_no_device(analysis, gap, sizeof gap))
+        fprintf(out, "%s\n", gap);
 }
 
 static void write_sums(FILE *out, const struct analysis *analysis,
