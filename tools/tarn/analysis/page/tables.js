@@ -167,10 +167,11 @@ function showFits(view) {
     // The slider is the device. Its first place is one that is too small, whatever is typed, so that typing subtracts from the same device.
     const most = found.steps + Math.ceil(Math.max(outside, found.outside || 0) / found.step), first = Math.floor((searched[0].least + (found.outside || 0) - 1) / found.step);
     const place = Math.min(most, Math.max(1, Math.round(view.fits) || first || 1)), device = place * found.step, left = Math.max(0, device - outside), room = left - left % GRANULE;
-    // Replayed at whole steps alone; between two, the room of the lower one is near.
+    // Replayed at whole steps alone, and PyTorch's allocators alone; between two steps, it is said of the lower one.
     const at = row => {
         const event = row.stops && room ? row.stops[Math.floor(room / found.step) - 1] : undefined;
-        return !room ? "nothing is left" : event === undefined ? "not replayed" : event < 0 ? "before the first event" : (room % found.step ? "about " : "") + "event " + formatCount(event);
+        return !room ? "nothing is left" : event === undefined ? "see below" : (event < 0 ? "before the first event" : "event " + formatCount(event)) +
+            (room % found.step ? ", on " + formatBytes(room - room % found.step + outside) : "");
     };
     const ended = typeof found.endedBy === "number", rows = searched.map(row => {
         const enough = row.least + found.unsure, missing = bytes => formatBytesUp(bytes - room);
@@ -190,7 +191,9 @@ function showFits(view) {
     byId("fits-note").textContent = (outside ? formatBytes(outside) + " are subtracted for contexts, libraries and NCCL" + (view.outside ? "" : ", as the recording measured them")
         : "Contexts, libraries and NCCL are not subtracted: the recording did not measure them") +
         (ended ? ". The recording ends with a request that failed: what the program wanted afterwards may need a larger device" : "") +
-        (found.unsure ? ". The recording begins late, so sizes are intervals." : ".");
+        (found.unsure ? ". The recording begins late, so sizes are intervals." : ". Smallest devices are exact to 2\u00a0MiB.");
+    const typeable = bytes => bytes % (1 << 20) ? String(bytes) : bytes / (1 << 20) + "M";
+    byId("fits-command").textContent = "tarn report --fits " + typeable(device) + " --outside " + typeable(outside) + " " + fileWord(view.model.file.name);
     replaceContent("fits", makeTable(null, [{name: "allocator"}, {name: "on this device"}, {name: "stops at"}, {name: "missing", number: true}, {name: "smallest device", number: true}], rows));
 }
 

@@ -188,6 +188,10 @@ void fits_print(FILE *out, const struct report_file *file, const struct fits_que
             fputs("The recording begins late: a replay places what was there before anew, so sizes "
                   "are intervals.\n",
                   out);
+        else
+            fputs("Each answer is that of a replay on exactly this device; smallest devices are "
+                  "exact to 2 MiB.\n",
+                  out);
         putc('\n', out);
     }
 }
