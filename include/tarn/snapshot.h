@@ -7,7 +7,7 @@
  * TARN_SNAPSHOT_PICKLE is PyTorch's format, as torch.cuda.memory._dump_snapshot() writes it.
  * PyTorch's viewer (pytorch.org/memory_viz), its _memory_viz.py, `tarn replay` and `tarn report`
  * read it. Data that PyTorch has no name for is under its own key, "tarn" (docs/snapshots.md).
- * TARN_SNAPSHOT_CHROME is JSON for chrome://tracing and ui.perfetto.dev.
+ * TARN_SNAPSHOT_CHROME is JSON for ui.perfetto.dev.
  *
  * A snapshot blocks allocations and frees of a device while its blocks are copied: some
  * milliseconds for a million blocks. Nothing waits for the device or for the writing. Each device

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
-"""check_chrome.py FILE...: whether a file is the JSON of chrome://tracing, true to itself and whole: with no record left out.
+"""check_chrome.py FILE...: whether a file is JSON of the Trace Event Format, true to itself and whole: with no record left out.
 
 Each end has a beginning before it: regions by thread, blocks by address. Counters do not go below 0, and in the end say of allocated
 bytes what the blocks that are not freed, and were there before, come to."""
@@ -31,14 +31,15 @@ def check(path):
             if not regions.get(event["tid"]) or regions[event["tid"]].pop() != event["name"]:
                 fail(path, f"an end without its beginning in {where}")
         elif phase == "b":
-            if event["id"] in blocks:
+            block = event["pid"], event["id2"]["local"] # of its device's process, and not of the whole file
+            if block in blocks:
                 fail(path, f"a block that is there already in {where}")
-            blocks[event["id"]] = event
+            blocks[block] = event
         elif phase == "e":
-            if event["id"] not in blocks:
+            block = event["pid"], event["id2"]["local"]
+            if block not in blocks:
                 fail(path, f"an end of what has not begun in {where}")
-            begun = blocks.pop(event["id"])
-            if begun["name"] != event["name"] and "/" not in begun["name"] + event["name"]:
+            if blocks.pop(block)["name"] != event["name"]: # then no viewer ends the block
                 fail(path, f"another name at the end in {where}")
         elif phase == "C":
             counters[event["pid"]] = event["args"]

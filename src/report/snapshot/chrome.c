@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes a picture's trace in the "Trace Event Format" of chrome://tracing, which ui.perfetto.dev
- * reads: one process per device, in it counters of allocated and reserved bytes, each block as an
- * asynchronous slice, regions as slices of their thread, out-of-memory errors, captures and the
- * rest as instants. Owns nothing. */
+/* Writes a picture's trace in the "Trace Event Format", which ui.perfetto.dev reads: one process
+ * per device, in it counters of allocated and reserved bytes, each block as an asynchronous slice,
+ * regions as slices of their thread, out-of-memory errors, captures and the rest as instants.
+ * Viewers end a slice only by the name that it began with, so a free has the note of the
+ * allocation. Owns a table for that while it writes. */
+#include "base/pages.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "report/snapshot/fit.h"
@@ -12,6 +14,7 @@
 #include "report/snapshot/snapshot.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <tarn/memory.h>
 
 struct chrome_writer {
@@ -19,6 +22,10 @@ struct chrome_writer {
     const struct picture *picture;
     int64_t allocated[TARN_MAX_DEVICES], reserved[TARN_MAX_DEVICES]; /* bytes */
     bool some;                                                       /* an event was written */
+    /* By address: the number of the record that began a block, from 1; 0 if none did. A power of
+     * two of slots, more than twice as many as records. */
+    uint32_t *begun;
+    size_t slots;
 };
 
 /* A text in JSON. Bytes that are not UTF-8 are replaced. */
@@ -62,15 +69,32 @@ static void count(struct chrome_writer *writer, const struct trace_record *recor
                (long long)writer->allocated[device], (long long)writer->reserved[device]);
 }
 
+/* The slot of an address. */
+static uint32_t *begun_at(const struct chrome_writer *writer, uint64_t address)
+{
+    const struct trace_record *records = writer->picture->trace.records;
+    size_t slot = (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (writer->slots - 1);
+    while (writer->begun[slot] && records[writer->begun[slot] - 1].address != address)
+        slot = (slot + 1) & (writer->slots - 1);
+    return &writer->begun[slot];
+}
+
 static void block(struct chrome_writer *writer, const struct trace_record *record,
                   const char *phase)
 {
     char note[NOTE_BYTES];
+    const struct trace_record *records = writer->picture->trace.records, *named = record;
     const struct trace_place *place = place_of(trace_place_of(record));
-    note_text(record->region, record->tag, note);
+    uint32_t *begun = begun_at(writer, record->address);
+    if (*phase == 'b')
+        *begun = (uint32_t)(record - records) + 1;
+    else if (*begun)
+        named = &records[*begun - 1];
+    note_text(named->region, named->tag, note);
     begin(writer, record, phase, *note ? note : "block");
     sink_print(writer->sink,
-               ",\"cat\":\"memory\",\"id\":\"%#llx\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\","
+               ",\"cat\":\"memory\",\"id2\":{\"local\":\"%#llx\"},\"args\":{\"size\":%llu,"
+               "\"stream\":\"%#llx\","
                "\"pool\":\"(%llu, %llu)\"}}",
                (unsigned long long)record->address, (unsigned long long)record->size,
                (unsigned long long)place->native, (unsigned long long)place->pool[0],
@@ -165,7 +189,9 @@ static void write_from(void *argument, struct sink *sink, size_t first)
 {
     struct chrome_writer *writer = argument;
     const struct picture *picture = writer->picture;
-    *writer = (struct chrome_writer){.sink = sink, .picture = picture};
+    *writer = (struct chrome_writer){
+        .sink = sink, .picture = picture, .begun = writer->begun, .slots = writer->slots};
+    memset(writer->begun, 0, writer->slots * sizeof *writer->begun);
     count_back(writer, first);
     sink_print(writer->sink, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     for (int i = 0; i < picture->device_count; i++) {
@@ -185,10 +211,16 @@ static void write_from(void *argument, struct sink *sink, size_t first)
 
 tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most)
 {
-    struct chrome_writer writer = {.picture = picture};
+    struct chrome_writer writer = {.picture = picture, .slots = 2};
     size_t first = 0;
+    while (writer.slots <= 2 * picture->trace.count)
+        writer.slots *= 2;
+    writer.begun = pages_alloc(writer.slots * sizeof *writer.begun);
+    if (!writer.begun)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to name blocks");
     tarn_status status = fit(write_from, &writer, picture->trace.count, most, &first);
     if (!status)
         write_from(&writer, sink, first);
+    pages_free(writer.begun, writer.slots * sizeof *writer.begun);
     return status;
 }
