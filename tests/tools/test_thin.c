@@ -125,7 +125,7 @@ static void what_matters_least_goes(void **state)
                 {SNAPSHOT_FREE_REQUESTED, 9, 4096}, {SNAPSHOT_ALLOC, 5, 1}};
     enum { COUNT = sizeof made / sizeof *made };
     static const size_t wanted[][COUNT] = {
-        {0, 3, 4, 5, 6, 7, 8, 9}, {0, 5, 6, 7, 8, 9}, {6, 7, 8, 9}};
+        {0, 3, 4, 5, 6, 7, 8, 9}, {0, 5, 6, 7, 8, 9}, {0, 5, 6, 7, 8, 9}};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         for (size_t j = 0; j < COUNT; j++)
@@ -135,13 +135,36 @@ static void what_matters_least_goes(void **state)
                                                 .time_us = (int64_t)j};
         struct snapshot_trace trace = {.events = events, .event_count = COUNT, .exact_from = 0};
         struct snapshot snapshot = {.traces = &trace, .trace_count = 1};
-        size_t left = 8 - 2 * i;
-        assert_true(
-            thin_trace(&snapshot, 0, left == 4 ? 1 : left)); /* the last goes as far as it can */
+        size_t left = i ? 6 : 8; /* the last goes as far as it can: not the first event */
+        assert_true(thin_trace(&snapshot, 0, i == 2 ? 1 : left));
         assert_int_equal(trace.event_count, left);
         for (size_t j = 0; j < left; j++)
             assert_int_equal(events[j].time_us, wanted[i][j]);
     }
+}
+
+/* Of blocks that are all alike, those that go are of all parts of the trace. */
+static void no_part_of_a_trace_is_emptied(void **state)
+{
+    enum { PARTS = 10 };
+    size_t in_part[PARTS] = {0};
+    (void)state;
+    for (size_t i = 0; i < EVENTS; i++)
+        events[i] =
+            (struct snapshot_event){.action = i % 2 ? SNAPSHOT_FREE_REQUESTED : SNAPSHOT_ALLOC,
+                                    .address = 1 + i / 2 % 7,
+                                    .size = 512,
+                                    .time_us = (int64_t)i};
+    struct snapshot_trace trace = {.events = events, .event_count = EVENTS};
+    struct snapshot snapshot = {.traces = &trace, .trace_count = 1};
+    assert_true(thin_trace(&snapshot, 0, EVENTS / 3));
+    assert_int_equal(trace.event_count, EVENTS / 3);
+    assert_int_equal(events[0].time_us, 0);
+    assert_int_equal(events[trace.event_count - 1].time_us, EVENTS - 1);
+    for (size_t i = 0; i < trace.event_count; i++)
+        in_part[(size_t)events[i].time_us * PARTS / EVENTS]++;
+    for (size_t i = 0; i < PARTS; i++)
+        assert_in_range(in_part[i], EVENTS / 3 / PARTS - 10, EVENTS / 3 / PARTS + 10);
 }
 
 static void short_traces_stay(void **state)
@@ -159,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_as_exact_as_it_is_said),
         cmocka_unit_test(what_matters_least_goes),
+        cmocka_unit_test(no_part_of_a_trace_is_emptied),
         cmocka_unit_test(short_traces_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

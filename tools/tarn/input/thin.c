@@ -70,18 +70,20 @@ static unsigned logarithm(uint64_t value)
 }
 
 /* How much of the picture a block is; KEYS where it must stay. `oom` is the first error at or
- * behind its allocation. */
+ * behind its allocation. The first and the last event stay, so the recording lasts as long. */
 static unsigned key_of(const struct snapshot_trace *trace, const struct lives *lives, size_t i,
                        size_t oom)
 {
     uint32_t end = lives->end[i];
     bool stays = end == NONE || ((int64_t)i <= lives->peak && end > lives->peak) || oom <= end ||
-                 i < trace->exact_from;
+                 i < trace->exact_from || i == 0 || end + 1 == trace->event_count;
     unsigned key = logarithm(trace->events[i].size) + logarithm(end - i);
     return stays ? KEYS : key < KEYS ? key : KEYS - 1;
 }
 
-/* Marks blocks, the least first, until `wanted` events would go. Returns how many go. */
+/* Marks blocks, the least first, until `wanted` events would go. Returns how many go. Of the last
+ * key as many go as it takes, from all parts of the trace: where all blocks are alike, no part
+ * would look empty. */
 static size_t choose(const struct snapshot_trace *trace, struct lives *lives, size_t wanted)
 {
     size_t counts[KEYS + 1] = {0}, gone = 0, oom = trace->event_count;
@@ -93,20 +95,23 @@ static size_t choose(const struct snapshot_trace *trace, struct lives *lives, si
     }
     for (size_t sum = 0; last < KEYS && sum < wanted; last++)
         sum += counts[last];
+    for (size_t key = 0; key + 1 < last; key++)
+        gone += counts[key];
+    const size_t alike = last ? counts[last - 1] / each : 0, go = (wanted - gone + each - 1) / each;
+    size_t share = 0, taken = 0;
     oom = trace->event_count;
-    for (int only = 0; only < 2; only++) /* of the last key as many as it takes */
-        for (size_t i = trace->event_count; i-- > 0 && gone < wanted;) {
-            oom = i + 1 == trace->event_count ? trace->event_count : oom;
-            oom = trace->events[i].action == SNAPSHOT_OOM ? i : oom;
-            if (lives->block[i] != i || lives->left_out[i])
-                continue;
-            unsigned key = key_of(trace, lives, i, oom);
-            if (key + 1 < last || (only && key + 1 == last)) {
-                lives->left_out[i] = true;
-                gone += each;
-            }
-        }
-    return gone;
+    for (size_t i = trace->event_count; i-- > 0;) {
+        oom = trace->events[i].action == SNAPSHOT_OOM ? i : oom;
+        if (lives->block[i] != i)
+            continue;
+        unsigned key = key_of(trace, lives, i, oom);
+        share += key + 1 == last ? go < alike ? go : alike : 0;
+        bool next = key + 1 == last && share >= alike;
+        share -= next ? alike : 0;
+        taken += next;
+        lives->left_out[i] = key + 1 < last || next;
+    }
+    return gone + taken * each;
 }
 
 /* Moves what stays together, and tarn's marks with it. */
