@@ -235,11 +235,11 @@ static void say_first(struct ranks *ranks)
                      starting(one).text, units_bytes(one->analysis->ooms[0].asked).text);
         char *rest = ranks->sentences[ranks->sentence_count - 1] + length;
         if (timed > 1)
-            snprintf(
-                rest, size - (size_t)length,
-                ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu %ss.",
-                units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name,
-                failed, ranks->count, ranks->noun);
+            snprintf(rest, size - (size_t)length,
+                     ", %s before %s%s. Memory runs out in %zu of %zu %ss.",
+                     units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name,
+                     strcmp(ranks->noun, "device") == 0 ? "" : " by the clocks of their hosts",
+                     failed, ranks->count, ranks->noun);
         else
             snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu %ss.", failed,
                      ranks->count, ranks->noun);
