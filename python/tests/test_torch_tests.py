@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(os.environ.get("TARN_NIGHTLY") != "1", reason="the script is for a GPU, and its tests are left to make nightly")
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "torch-tests"
 
 TESTS = """
