@@ -301,7 +301,7 @@ static int run(int argc, char **argv)
         return command_usage_error("sim", "no command was named");
     if (!command_folder("sim", TARN_SIM_FROM_BIN, folder, sizeof folder)) {
         fputs("tarn sim: the simulated libraries are neither beside this program nor "
-              "in " TARN_SIM_FROM_BIN "\n",
+              "in " TARN_SIM_FROM_BIN "; a build with -DTARN_SIM=ON has them\n",
               stderr);
         return COMMAND_FAILED;
     }

@@ -227,7 +227,7 @@ static int run(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     if (optind < argc)
-        return command_usage_error("check", "there is nothing to do with \"%s\"", argv[optind]);
+        return command_usage_error("check", "takes options only, not \"%s\"", argv[optind]);
     return check(json);
 }
 

@@ -152,7 +152,7 @@ static int run(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     if (optind < argc)
-        return command_usage_error("keep", "no operand is taken, and \"%s\" is one", argv[optind]);
+        return command_usage_error("keep", "takes options only, not \"%s\"", argv[optind]);
     if (!arguments.socket || !*arguments.socket)
         return command_usage_error("keep", "no socket was named: --socket PATH, or TARN_KEEP");
     if (arguments.list && arguments.drop)

@@ -269,9 +269,9 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
                 "has no room\n",
                 books->empty, books->empty == 1 ? "" : "es");
     else if (!books->count)
-        fputs("tarn run: no process used the driver through this shim, except perhaps one that had "
-              "become another user, "
-              "which cannot be recorded\n",
+        fputs("tarn run: no process used the driver through this shim. A program that opens the "
+              "driver by an absolute path needs --audit; one that has become another user cannot "
+              "be recorded\n",
               out);
     else
         print_verdict(books, out);

@@ -71,8 +71,7 @@ static int run(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     if (optind < argc)
-        return command_usage_error("metrics", "no operand is taken, and \"%s\" is one",
-                                   argv[optind]);
+        return command_usage_error("metrics", "takes options only, not \"%s\"", argv[optind]);
     if (arguments.listen)
         return metrics_serve(arguments.listen, arguments.directory);
     if (!metrics_text_make(arguments.directory, &text)) {
