@@ -80,6 +80,12 @@ def shims():
         assert "GPU 1, fake device 1" in text and "shim" not in text and "cannot" not in text, text
 
 
+def simulated():
+    """A program on a simulated CUDA driver, which the wheel brings."""
+    found = json.loads(run(program(), "sim", "--devices", "2", "--", program(), "check", "--json", TARN_LIVE="0"))
+    assert found["driver"] == "cuda" and len(found["devices"]) == 2, found
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)  # where programs write
@@ -89,8 +95,9 @@ def main():
         checked()
         os.chdir("/")
     served()
-    if not EMULATOR:  # which would have to run what `tarn run` becomes
+    if not EMULATOR:  # which would have to run what `tarn run` and `tarn sim` become
         shims()
+        simulated()
     print(f"tarn {tarn.__version__}: glibc {os.confstr('CS_GNU_LIBC_VERSION').split()[1]}, Python {sys.version.split()[0]}, {os.uname().machine}"
           f"{', emulated' if EMULATOR else ''}, user {os.getuid()}")
 
