@@ -212,7 +212,8 @@ static void lists_of_divisions(void **state)
 static void what_makes_no_sense_is_refused_where_it_stands(void **state)
 {
     (void)state;
-    refused("foo:1,bar:2", "1: unknown key \"foo\"; did you mean \"plan\"?");
+    refused("foo:1,bar:2", "1: unknown key \"foo\"; docs/configuration.md lists the keys");
+    refused("plam:1", "1: unknown key \"plam\"; did you mean \"plan\"?");
     refused("garbage_collection_threshold:1.2", "30: garbage_collection_threshold is 1.2, but must "
                                                 "be a number above 0 and below 1, such as 0.8");
     refused("max_split_size_mb:2",
@@ -274,8 +275,8 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
             "list such as [a:0.5,b:40G]");
     refused("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:1",
             "1: unknown key "
-            "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\"; did you mean "
-            "\"expandable_segments_reserve_by_class\"?");
+            "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\"; "
+            "docs/configuration.md lists the keys");
     refused("leave_free_mb:000000000000000000000000000000000000000000000000000000000000000000001",
             "15: leave_free_mb is "
             "000000000000000000000000000000000000000000000000000000000000000..., but must be a "

@@ -125,9 +125,10 @@ static size_t distance(const char *one, const char *other)
     return row[length];
 }
 
+/* The key that `name` may be meant for, or NULL: a word of which half differs is no typo. */
 static const char *key_closest(const char *name)
 {
-    const char *closest = "";
+    const char *closest = NULL;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         size_t changes = distance(name, keys[i].name);
@@ -136,7 +137,7 @@ static const char *key_closest(const char *name)
             closest = keys[i].name;
         }
     }
-    return closest;
+    return 2 * least < strlen(name) ? closest : NULL;
 }
 
 const char *config_note(const struct memory_config *config, int key)
@@ -555,11 +556,15 @@ static tarn_status parse_item(struct parser *parser, const struct memory_config 
         return failed(TARN_ERROR_CONFIGURATION,
                       "%s, column %zu: all:default may only stand at the beginning", parser->source,
                       parser->column);
-    if (!key)
+    const char *closest = key ? NULL : key_closest(parser->word);
+    if (closest)
         return failed(TARN_ERROR_CONFIGURATION,
                       "%s, column %zu: unknown key \"%s%s\"; did you mean \"%s\"?", parser->source,
-                      parser->column, parser->word, parser->cut ? "..." : "",
-                      key_closest(parser->word));
+                      parser->column, parser->word, parser->cut ? "..." : "", closest);
+    if (!key)
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "%s, column %zu: unknown key \"%s%s\"; docs/configuration.md lists the keys",
+                      parser->source, parser->column, parser->word, parser->cut ? "..." : "");
     advance(parser);
     size_t large = config->large_segment_size; /* set already (find_large_segment()) */
     tarn_status status = expect(parser, ':', "\":\" and a value");
