@@ -16,11 +16,11 @@ TARN_DRIVER=nothing run 1 && says out '^no driver: TARN_DRIVER=nothing' && says 
 TARN_DRIVER=host TARN_ALLOC_CONF=leave_free_mb:lots run 1 && says out '^no settings: TARN_ALLOC_CONF, column 15'
 
 # Nothing of this machine's owner is in it, whatever the driver's errors and paths say.
-mkdir -p "$work/home/lib"
-echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/home/lib/libcudss.so.0"
-HOME=$work/home TARN_LIBRARY_PATH=$work/home/lib TARN_DRIVER=host run 0 --json
+mkdir -p "$work/home/client/lib"
+echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/home/client/lib/libcudss.so.0"
+HOME=$work/home TARN_LIBRARY_PATH=$work/home/client/lib TARN_DRIVER=host run 0 --json
 json 'not l["cudss"]["found"] and "has no symbol cudssCreate" in l["cudss"]["reason"] and "libcudss.so.0" in l["cudss"]["reason"]'
-for secret in "$work" "$(hostname)" "$(id -un)"; do
+for secret in "$work" client "$(hostname)" "$(id -un)"; do
     ! grep -qwF -e "$secret" "$work/out" || fail "it says $secret"
 done
 

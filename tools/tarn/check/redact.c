@@ -53,13 +53,15 @@ static void hide_uuids(char *text)
     }
 }
 
-/* A path outside of the system's folders keeps only its last name. */
+/* A path outside of the system's folders keeps only its last name, as one in the user's own folder,
+ * which is `~` already. */
 static void shorten_paths(char *text)
 {
     static const char *const known[] = {"/usr/", "/lib/", "/lib64/", "/proc/",
                                         "/sys/", "/dev/", "/etc/"};
     for (char *at = text; at && *at; at++) {
-        bool begins = *at == '/' && (at == text || strchr(" :=,;(\"'", at[-1]));
+        bool begins = (*at == '/' || strncmp(at, "~/", 2) == 0) &&
+                      (at == text || strchr(" :=,;(\"'", at[-1]));
         size_t length = begins ? strcspn(at, " :,;)\"'\n") : 0, last = length;
         bool keep = !begins;
         for (size_t i = 0; i < sizeof known / sizeof *known && !keep; i++)
