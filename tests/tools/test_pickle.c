@@ -530,7 +530,8 @@ static void inputs(void **state)
         {BYTES("version https://git-lfs.github.com/spec/v1\n"),
          "byte 0: this is a Git LFS pointer, not the file it stands for; run git lfs pull"},
         {BYTES("\x01\x02"),
-         "byte 0: begins with 0x01; a pickle of protocol 2 to 5 begins with 0x80"},
+         "byte 0: this begins with 0x01; a memory snapshot is a pickle of protocol "
+         "2 to 5, which begins with 0x80"},
         {BYTES("\x28\xb5\x2f\xfd"), "byte 0: the compressed file is cut short"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

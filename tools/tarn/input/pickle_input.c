@@ -104,7 +104,9 @@ static bool check_beginning(struct pickle_input *input)
                     "byte 0: this is text%s; a memory snapshot is a pickle of protocol 2 to 5",
                     kind);
     }
-    return fail(input, "byte 0: begins with 0x%02x; a pickle of protocol 2 to 5 begins with 0x80",
+    return fail(input,
+                "byte 0: this begins with 0x%02x; a memory snapshot is a pickle of protocol 2 to "
+                "5, which begins with 0x80",
                 data[0]);
 }
 
