@@ -56,6 +56,12 @@ for line in "${printing[@]}"; do
     injections=$((injections + 1))
 done
 
+# An owner of kept pools, whose socket has no place.
+for place in "$work: something that is no socket" "$log: something that is no socket" "$work/none/socket: the socket cannot be made"; do
+    status=0 && "$tarn" keep --socket "${place%%: *}" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    fails "$place" "keep --socket ${place%%: *}"
+done
+
 # Each size at which a file may end: in short some of them.
 sizes()
 {

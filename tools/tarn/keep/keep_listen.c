@@ -65,7 +65,10 @@ static int bind_socket(const char *path, int *listener)
     if (!bound && replaces)
         (void)unlink(beside);
     errno = code;
-    return bound ? COMMAND_OK : failed(path, "bind");
+    if (bound)
+        return COMMAND_OK;
+    return failed(path, code == EADDRINUSE ? "something that is no socket is there"
+                                           : "the socket cannot be made");
 }
 
 static void keep_spare(void)
