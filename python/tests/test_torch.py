@@ -487,6 +487,64 @@ def test_replays_of_graphs_are_watched():
     kept.close()
 
 
+class _Shim:
+    """The shim, as far as it tells of frees."""
+
+    def __init__(self):
+        self.python, self.blocks = None, []
+
+        def follow(python):
+            from tarn.torch import watching
+            self.python = python and watching._Python.from_buffer_copy(watching._Python.from_address(python))
+        self.tarn_torch_follow_frees, self.tarn_torch_await_frees = follow, lambda blocks, count: self.blocks.extend(blocks[:count])
+
+    def free(self, block):
+        if self.python is not None and block.ptr in self.blocks:
+            self.blocks.remove(block.ptr)
+            self.python.freed(block.ptr)
+        block.close()
+
+
+def test_a_free_has_the_stack_of_python(monkeypatch):
+    from tarn.torch import check_graph, watching
+    stream, kind, shim, ends = tarn.Stream(), type("CUDAGraph", (_Graph,), {}), _Shim(), []
+    monkeypatch.setattr(watching, "_shim", None)
+    monkeypatch.setattr(watching, "_awaited", {})
+    monkeypatch.setattr(watching.atexit, "register", lambda function, *arguments: ends.append((function, arguments)))
+    watching.follow_frees(shim)
+    watching.watch(types.SimpleNamespace(CUDAGraph=kind, current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.native, device_index=0)))
+    other, block, unseen = (tarn.alloc(1 << 20, stream=stream) for _ in range(3))
+    graph, same, late = _captured(kind, stream, block), _captured(kind, stream, block), _captured(kind, stream, unseen)
+    assert shim.blocks == [block.ptr, block.ptr, unseen.ptr]
+    gone = _captured(kind, stream, block)
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(gone.handle))
+    del gone
+    assert len(watching._awaited[block.ptr]) == 2
+
+    def lose():
+        shim.free(block)  # here
+    lose()
+    shim.free(other)
+    assert list(watching._awaited) == [unseen.ptr]
+    for it in (graph, same):
+        with pytest.warns(watching.GraphMemoryWarning) as told:
+            it.replay()
+        text = str(told[0].message)
+        freed = text.partition("Freed at:\n")[2]
+        assert len(told) == 1 and "in _captured" in text and "in lose\n    shim.free(block)  # here\n" in freed and "in _freed" not in freed
+        found, = check_graph(it).findings
+        assert found.freed_at == freed
+    unseen.close()  # without the shim: by the native stack
+    with pytest.warns(watching.GraphMemoryWarning) as told:
+        late.replay()
+    assert "Freed at: " in str(told[0].message) and "in lose" not in str(told[0].message)
+    (end, arguments), = ends
+    end(*arguments)
+    assert shim.python is None
+    for it in (graph, same, late):
+        tarn.errors.check(tarn.adaptors.lib.tarn_host_graph_destroy(it.handle))
+
+
 def test_memory_that_no_tensor_had_is_warned_of_once():
     from tarn.torch import watching
     stream, kind = tarn.Stream(), type("CUDAGraph", (_Graph,), {})

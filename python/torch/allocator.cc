@@ -260,6 +260,8 @@ void Allocator::give(void *pointer)
         (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
     if (C10_UNLIKELY(any_offered()))
         withdraw(pointer);
+    if (C10_UNLIKELY(any_awaited()))
+        tell_of_free(pointer);
     tarn_status status = tarn_free(pointer);
     if (status == TARN_ERROR_INVALID_POINTER && previous) {
         previous->raw_delete(pointer);

@@ -8,13 +8,13 @@
  * destructors have run. Memory, statistics, pools and captures are tarn's. This class has what only
  * PyTorch has: the filters that route to a pool, the ids of pools, the history with Python's
  * stacks, and tensors for other processes. Each part has a file: allocator.cc, pools.cc,
- * history.cc, ipc.cc, pinned.cc, install.cc.
+ * history.cc, ipc.cc, frees.cc, pinned.cc, install.cc.
  *
  * Locks: none is taken under another. Device::lock protects the filters and pools of a device,
- * History::lock records and contexts, AdoptedStreams::lock streams, Exports::lock and Imports::lock
- * the blocks that go to and come from other processes. tarn may be called with one of the last
- * three held. With Device::lock held it is called only to evaluate a filter, to create a pool, or
- * to read a pool's statistics. */
+ * History::lock records and contexts, Awaited::lock the blocks whose frees Python awaits,
+ * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from
+ * other processes. tarn may be called with one of the last three held. With Device::lock held it is
+ * called only to evaluate a filter, to create a pool, or to read a pool's statistics. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -365,6 +365,11 @@ bool is_child();
 /* Whether any block is offered to other processes; and that one is not any more: it is freed. */
 bool any_offered();
 void withdraw(void *pointer);
+
+/* Whether Python awaits the free of any block; and tells it of the free of one that it awaits, just
+ * before that. */
+bool any_awaited();
+void tell_of_free(void *block);
 
 /* tarn's stream of a PyTorch stream. */
 tarn_stream stream_of(const CUDAStream &stream);

@@ -4,7 +4,7 @@
 """Checks of captured graphs: tarn/graph.h."""
 
 from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
-from typing import Any, List, NamedTuple, Optional, Union
+from typing import Any, List, NamedTuple, Optional, Set, Union
 
 from . import _c
 from ._integers import integer
@@ -100,6 +100,16 @@ def certain_count(remembered: int) -> int:
     summary = _c.tarn_graph_summary(size=sizeof(_c.tarn_graph_summary))
     check(lib.tarn_graph_check(None, byref(options), _c.FUNCTIONS["tarn_graph_check"][1][2](), None, byref(summary)))
     return int(summary.certain)
+
+
+def referred_blocks(remembered: int) -> List[int]:
+    """The addresses of the blocks that a remembered graph refers to, each once."""
+    blocks: Set[int] = set()
+    options = _c.tarn_graph_options(size=sizeof(_c.tarn_graph_options), all=True, remembered=remembered)
+    callbacks = Callbacks()
+    callback = _c.FUNCTIONS["tarn_graph_check"][1][2](callbacks.guard(lambda it, _user: blocks.add(it[0].block or 0), lambda *_: None))
+    callbacks.check(lib.tarn_graph_check(None, byref(options), callback, None, None))
+    return sorted(blocks - {0})
 
 
 def remember_graph(graph: GraphHandle) -> int:

@@ -159,6 +159,7 @@ at::HostAllocator &pinned(Before *before);
     X(snapshots_have_contexts_and_traces) \
     X(frees_have_a_stack_and_a_pool)      \
     X(annotations_are_bounded)            \
+    X(python_is_told_of_awaited_frees)    \
     NEWER_TRACE_TESTS(X)
 #if TARN_TORCH_VERSION >= 2014
 #define NEWER_TRACE_TESTS(X) X(snapshots_have_pinned_memory)

@@ -155,3 +155,73 @@ void snapshots_have_pinned_memory()
     CHECK(host.get_traces().empty());
 }
 #endif
+
+/* ---- Frees that Python awaits, with a stand-in for Python ---- */
+
+static std::vector<std::string> python_calls;
+static void *python_freed;
+static int error_word;
+
+static int python_lock()
+{
+    python_calls.push_back("lock");
+    return 7;
+}
+static void python_unlock(int before)
+{
+    CHECK(before == 7);
+    python_calls.push_back("unlock");
+}
+static void python_take_error(void **type, void **value, void **trace)
+{
+    *type = *value = *trace = &error_word;
+    python_calls.push_back("take");
+}
+static void python_give_error(void *type, void *value, void *trace)
+{
+    CHECK(type == &error_word && value == &error_word && trace == &error_word);
+    python_calls.push_back("give");
+}
+static void python_told(void *block)
+{
+    size_t bytes = 0;
+    CHECK(tarn_usable_size_get(block, &bytes) == TARN_OK); /* it lives still */
+    python_freed = block;
+    python_calls.push_back("freed");
+    DataPtr inner = get()->allocate(MIB); /* as a collection of garbage may */
+}
+
+/* Once for each block that is awaited, with Python's lock, and with the error on its way aside. */
+void python_is_told_of_awaited_frees()
+{
+    struct {
+        int (*lock)();
+        void (*unlock)(int);
+        void (*take_error)(void **, void **, void **);
+        void (*give_error)(void *, void *, void *);
+        void (*freed)(void *);
+    } python = {python_lock, python_unlock, python_take_error, python_give_error, python_told};
+    auto &tarn = ours();
+    auto follow =
+        reinterpret_cast<void (*)(const void *)>(function_of_shim("tarn_torch_follow_frees"));
+    auto await = reinterpret_cast<bool (*)(void *const *, size_t)>(
+        function_of_shim("tarn_torch_await_frees"));
+    follow(&python);
+    std::memset(&python, 0, sizeof python); /* it was copied */
+    DataPtr a = tarn.allocate(MIB), b = tarn.allocate(MIB), c = tarn.allocate(MIB);
+    void *blocks[] = {a.get(), b.get(), a.get()}, *first = a.get();
+    CHECK(await(blocks, 3));
+    c.clear();
+    CHECK(python_calls.empty());
+    a.clear();
+    CHECK(python_freed == first);
+    CHECK((python_calls == std::vector<std::string>{"lock", "take", "freed", "give", "unlock"}));
+    a = tarn.allocate(MIB); /* another block, perhaps at the same address */
+    c = tarn.allocate(MIB);
+    a.clear();
+    c.clear();
+    CHECK(python_calls.size() == 5);
+    follow(nullptr);
+    b.clear();
+    CHECK(python_calls.size() == 5 && allocated() == 0);
+}

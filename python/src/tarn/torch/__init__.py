@@ -96,6 +96,7 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     from .processes import register
     register(torch)
     if _watching.is_wanted():
+        _watching.follow_frees(shim)
         _watching.watch(torch.cuda)
     for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         if os.environ.get(name):
@@ -178,13 +179,14 @@ def name_pool(pool: Any, name: Optional[str]) -> None:
 
 def check_graph(graph: Any, *, all: bool = False) -> _graphs.GraphCheck:
     """Looks for addresses of memory that a torch.cuda.CUDAGraph does not have: tarn.graph_check(). With TARN_DEBUG=graphs every graph can be
-    checked. Without, the graph must have been made with `keep_graph=True`, in PyTorch from 2.8 on, and remember_graph() before its inputs may
-    go makes the answer certain."""
+    checked, and `freed_at` is Python's stack where Python freed the tensor. Without, the graph must have been made with `keep_graph=True`, in
+    PyTorch from 2.8 on, and remember_graph() before its inputs may go makes the answer certain."""
     found = _watching.watched(graph)
     if found is None:
         return _graphs.graph_check(_raw(graph, "check_graph"), all=all)
     try:
-        return _graphs.graph_check(remembered=found.number, all=all)
+        check = _graphs.graph_check(remembered=found.number, all=all)
+        return check._replace(findings=[it._replace(freed_at=_watching.freed_at(it, found)) for it in check.findings])
     except _InvalidArgumentError as error:
         raise _InvalidArgumentError("check_graph: the graph was reset, and has nothing to check until its next capture ends") from error
 

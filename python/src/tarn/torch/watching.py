@@ -3,14 +3,29 @@
 
 """TARN_DEBUG=graphs under tarn.torch: each graph is remembered at the end of its capture, and checked before each replay."""
 
+import atexit
+import ctypes
 import os
+import sys
 import traceback
 import warnings
-from typing import Any, NamedTuple, Optional, Set, Union
+import weakref
+from typing import Any, Dict, NamedTuple, Optional, Set, Union
 
 from .. import graphs as _graphs
 from ..devices import Stream
 from ..errors import InvalidArgumentError, TarnError
+
+
+class Frees:
+    """Where Python freed the blocks that a graph refers to."""
+
+    def __init__(self) -> None:
+        self.stacks: Dict[int, traceback.StackSummary] = {}  #: by the block's address
+
+    def text(self, block: Optional[int]) -> str:
+        """Python's stack of the free of a block; "": it is not known."""
+        return "".join(self.stacks[block].format()) if block in self.stacks else ""
 
 
 class Watched(NamedTuple):
@@ -18,6 +33,7 @@ class Watched(NamedTuple):
     number: int  #: of tarn.remember_graph()
     stack: str  #: Python's, at the end of the capture
     told: Set[Union[int, str]]  #: what a warning was about: blocks, addresses, and texts of errors
+    frees: Frees
 
 
 class GraphMemoryWarning(RuntimeWarning):
@@ -36,15 +52,68 @@ def watched(graph: Any) -> Optional[Watched]:
     return found if isinstance(found, Watched) else None
 
 
+_DEEPEST = 10  # frames of a call stack
+
+_FREED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Python(ctypes.Structure):
+    """What the shim calls: frees.cc."""
+    _fields_ = [*((name, ctypes.c_void_p) for name in ("lock", "unlock", "take_error", "give_error")), ("freed", _FREED)]
+
+
+_awaited: Dict[int, "weakref.WeakSet[Frees]"] = {}  # by the address of a live block
+_shim: Any = None  # that tells of frees
+
+
+@_FREED
+def _freed(block: int) -> None:
+    """Called by the shim just before a free. Keeps the stack of the thread that frees, which has none if Python did not call it."""
+    caller = sys._getframe().f_back
+    wanted = _awaited.pop(block, ())
+    if caller is None or not wanted:
+        return
+    stack = traceback.StackSummary.extract(traceback.walk_stack(caller), limit=_DEEPEST, lookup_lines=False)
+    stack.reverse()
+    for frees in wanted:
+        frees.stacks.setdefault(block, stack)
+
+
+def follow_frees(shim: Any) -> None:
+    """Has the shim tell of frees until the interpreter ends."""
+    global _shim
+    calls = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
+    python = _Python(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in calls), _freed)
+    shim.tarn_torch_follow_frees.argtypes = [ctypes.c_void_p]
+    shim.tarn_torch_follow_frees.restype = None
+    shim.tarn_torch_await_frees.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    shim.tarn_torch_await_frees.restype = ctypes.c_bool
+    shim.tarn_torch_follow_frees(ctypes.addressof(python))
+    atexit.register(shim.tarn_torch_follow_frees, None)
+    _shim = shim
+
+
+def _await_frees(number: int) -> Frees:
+    """Keeps Python's stacks of the frees of the blocks that a remembered graph refers to, as far as the shim tells of them."""
+    frees = Frees()
+    if _shim is not None:
+        blocks = _graphs.referred_blocks(number)
+        for block in blocks:
+            _awaited.setdefault(block, weakref.WeakSet()).add(frees)
+        _shim.tarn_torch_await_frees((ctypes.c_void_p * len(blocks))(*blocks), len(blocks))
+    return frees
+
+
 def _remember(stream: Any) -> Optional[Watched]:
     """Remembers the graph that a stream captures into. Never fails a capture: where nothing can be remembered, as without CUDA 11.3, it warns."""
     try:
         captured = _graphs.capture_graph(Stream.find(stream, getattr(stream, "device_index", None)))
         number = _graphs.remember_graph(captured)
+        frees = _await_frees(number)
     except TarnError as error:
         warnings.warn(f"a graph is captured whose memory is not watched: {error}", RuntimeWarning, stacklevel=3)
         return None
-    return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=10)[:-2])), set())
+    return Watched(number, "".join(traceback.format_list(traceback.extract_stack(limit=_DEEPEST)[:-2])), set(), frees)
 
 
 def _lost(it: _graphs.GraphReference) -> bool:
@@ -56,8 +125,13 @@ def _key(it: _graphs.GraphReference) -> int:
     return it.block if it.block and _lost(it) else it.address
 
 
-def _text(it: _graphs.GraphReference, stack: str) -> str:
-    """The warning about a finding of a graph, whose capture had the `stack`."""
+def freed_at(it: _graphs.GraphReference, found: Watched) -> str:
+    """The call stack of the free of a finding's block: Python's, or else the native one; "": there is none."""
+    return (found.frees.text(it.block) if it.freed_at else "") or it.freed_at
+
+
+def _text(it: _graphs.GraphReference, found: Watched) -> str:
+    """The warning about a finding of a graph."""
     what = f"kernel {it.kernel}" if it.kernel else f"a {it.kind}"
     now = {"free": "free", "changed": "another tensor's", "unmapped": "asleep"}.get(it.state, it.state)
     place = f"{what} (node {it.node}, parameter {it.parameter}) has the address {it.address:#x}"
@@ -68,7 +142,8 @@ def _text(it: _graphs.GraphReference, stack: str) -> str:
         now = "given back" if it.state == "unmapped" else now
         said = (f"a graph that is replayed uses memory that no tensor had when its capture ended: {place}, whose memory is {now}. "
                 "Free what a graph reads after the graph.")
-    return f"{said}\nCaptured at:\n{stack}" + (f"Freed at: {it.freed_at}" if it.freed_at else "")
+    freed = freed_at(it, found)
+    return f"{said}\nCaptured at:\n{found.stack}" + ("" if not freed else f"Freed at: {freed}" if freed == it.freed_at else f"Freed at:\n{freed}")
 
 
 def _look(found: Watched) -> None:
@@ -87,7 +162,7 @@ def _look(found: Watched) -> None:
         if it.certainty != "certain" or _key(it) in found.told:
             continue
         found.told.add(_key(it))
-        warnings.warn(_text(it, found.stack), GraphMemoryWarning, stacklevel=3)
+        warnings.warn(_text(it, found), GraphMemoryWarning, stacklevel=3)
 
 
 def watch(cuda: Any) -> None:
@@ -113,4 +188,4 @@ def watch(cuda: Any) -> None:
     graph.capture_end, graph.replay = capture_end, replay
 
 
-__all__ = ["GraphMemoryWarning", "Watched", "is_wanted", "watch", "watched"]
+__all__ = ["GraphMemoryWarning", "Watched", "follow_frees", "freed_at", "is_wanted", "watch", "watched"]
