@@ -8,7 +8,7 @@
  * may have by then, and nothing fails. tarn_graph_check() looks at what the nodes of a graph were
  * given and finds the addresses that lie in tarn's memory. tarn_graph_remember(), called at the end
  * of the capture, makes its answers certain: it notes which blocks the graph refers to, and when
- * they end.
+ * they end. tarn_graph_launch() is a launch with a check before it.
  *
  * A kernel's parameters are numbers without a type. So a finding has a certainty, by these rules:
  *   TARN_GRAPH_CERTAIN   a copy, a fill, a free or a batch uses free memory; or one that was
@@ -33,7 +33,7 @@
  * clean.
  *
  * The functions are thread-safe, and allowed while a stream captures. The graph must exist, and
- * nobody may change or destroy it during the call. Neither synchronises the device. Every function
+ * nobody may change or destroy it during the call. None synchronises the device. Every function
  * may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
  * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and
  * TARN_ERROR_NOT_SUPPORTED if the driver cannot list the nodes of a graph, as HIP before 6.0. */
@@ -185,6 +185,25 @@ TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *opt
  *   TARN_ERROR_INVALID_ARGUMENT   as tarn_graph_check()
  *   TARN_ERROR_NOT_SUPPORTED      also if the driver cannot report the end of a graph */
 TARN_API tarn_status tarn_graph_remember(void *graph, uint64_t *number);
+
+/* Checks a remembered graph as tarn_graph_check() does with its number, and then launches an
+ * executable of it on a stream. `executable` is a CUgraphExec, which is a cudaGraphExec_t, or a
+ * hipGraphExec_t; on the host device it is the graph. It stays the caller's, and must exist.
+ * `number` is that of tarn_graph_remember() for the graph that the executable was made of. The
+ * caller says it, because no driver tells of an executable which graph it was made of. `found` is
+ * called for each finding, before the launch, and may be NULL. The launch takes place whatever was
+ * found: to refuse one, call tarn_graph_check() and the vendor's launch.
+ *
+ * The work runs after what is queued on the stream, and the call does not wait for it. If the call
+ * fails before the driver was asked to launch, nothing was launched. Not for a stream that
+ * captures: the driver would end its capture. Other streams may capture.
+ *   TARN_ERROR_INVALID_ARGUMENT   `executable` is NULL, or an unknown number
+ *   TARN_ERROR_INVALID_STREAM     an unknown stream, or the per-thread stream of another thread
+ *   TARN_ERROR_CAPTURE            the stream captures */
+TARN_API tarn_status tarn_graph_launch(void *executable, uint64_t number, tarn_stream stream,
+                                       void (*found)(const tarn_graph_reference *reference,
+                                                     void *user),
+                                       void *user);
 
 #ifdef __cplusplus
 }

@@ -76,7 +76,7 @@ using namespace tarn_torch;
 
 extern "C" {
 
-/* From now on Python is told of the frees of awaited blocks. NULL: it is not any more, as at its
+/* From now on Python learns of the frees of awaited blocks. NULL: no longer, as at its
  * end. */
 __attribute__((visibility("default"))) void tarn_torch_follow_frees(const struct Python *python)
 {

@@ -30,6 +30,7 @@ typedef void
                         contexts; NULL: nothing */
 typedef void *driver_graph; /* the vendor's graph; what graph_launch needs in addition, the driver
                                keeps */
+typedef void *driver_exec;  /* the vendor's executable of a graph; on the host device, a graph */
 typedef void *driver_node;
 
 enum driver_capture_mode {
@@ -129,6 +130,8 @@ struct driver_properties {
  *                     tarn_last_error()
  *  graph_launch       runs a graph's work on a stream, any number of times. A stream that captures
  *                     is not allowed: its capture would end
+ *  exec_launch        the same of an executable that the vendor made of a graph; on the host
+ *                     device, of a graph
  *  graph_hold         calls `end` once, when the graph and everything made from it are destroyed
  *                     and their work has ended. Any thread may call it, with locks of the driver
  *                     held, so `end` must call nothing and wait for nothing. Not called if this
@@ -189,6 +192,7 @@ struct driver_properties {
     X(capture_depend, (int device, driver_stream stream, const driver_node *nodes, size_t count))  \
     X(node_before, (int device, driver_node node, driver_node *nodes, size_t room, size_t *count)) \
     X(graph_launch, (int device, driver_graph graph, driver_stream stream))                        \
+    X(exec_launch, (int device, driver_exec exec, driver_stream stream))                           \
     X(graph_destroy, (int device, driver_graph graph))                                             \
     X(graph_hold, (int device, driver_graph graph, void (*end)(void *), void *argument))           \
     X(peer_possible, (int device, int peer, bool *possible))                                       \

@@ -340,6 +340,8 @@ static void pools(void)
     summary.value.size = sizeof summary.value;
     OK(tarn_graph_remember(graph, &number));
     OK(tarn_graph_check(graph, NULL, NULL, NULL, &summary.value));
+    OK(tarn_graph_launch(graph, number, first_stream, NULL, NULL));
+    OK(tarn_stream_synchronize(first_stream));
     UNTOUCHED_BEHIND(summary);
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_pool_release(pool));

@@ -141,6 +141,7 @@ static void scenario_no_captures(void)
     NEED(driver->capture_end(0, NULL, &graph) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->capture_mode(&mode) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_launch(0, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(driver->exec_launch(0, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_destroy(0, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->node_before(0, NULL, NULL, 0, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_hold(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);

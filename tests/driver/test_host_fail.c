@@ -304,6 +304,11 @@ static tarn_status call_graph_launch(void)
     return driver->graph_launch(0, on.graph, on.stream);
 }
 
+static tarn_status call_exec_launch(void)
+{
+    return driver->exec_launch(0, on.graph, on.stream);
+}
+
 static void nothing_to_say(void *argument)
 {
     (void)argument;

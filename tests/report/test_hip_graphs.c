@@ -397,6 +397,34 @@ static int debug(void)
     return 0;
 }
 
+static void a_launch_tells_what_it_finds_and_runs(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    uint64_t number = 0;
+    void *graph = NULL;
+    hip_graph_exec exec = NULL;
+    char *block = alloc_on(stream, MIB);
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    HIP(hip.call.hipMemsetAsync(block, 1, MIB, native_of(stream)));
+    OK(tarn_capture_end(stream, &graph));
+    OK(tarn_graph_remember(graph, &number));
+    HIP(hip.call.hipGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int freed = 0; freed < 2; freed++) {
+        block[0] = 0;
+        found.count = 0;
+        OK(tarn_graph_launch(exec, number, stream, note, &found));
+        OK(tarn_stream_synchronize(stream));
+        CHECK(block[0] == 1 && found.count == (size_t)freed);
+        CHECK(!freed || finding(&found, block)->certainty == TARN_GRAPH_CERTAIN);
+        if (!freed)
+            OK(tarn_free(block));
+    }
+    HIP(hip.call.hipGraphExecDestroy(exec));
+    HIP(hip.call.hipGraphDestroy(graph));
+    GIVES(tarn_graph_launch(exec, number, stream, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+}
+
 static void what_a_version_does_not_tell_is_not_seen(void **state)
 {
     (void)state;
@@ -433,6 +461,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(copies_of_all_shapes_are_looked_at),
         cmocka_unit_test(what_is_no_copy_is_not_seen),
         cmocka_unit_test(a_graph_is_remembered_before_its_capture_ends),
+        cmocka_unit_test(a_launch_tells_what_it_finds_and_runs),
         cmocka_unit_test(what_a_version_does_not_tell_is_not_seen),
         cmocka_unit_test(debug_mode_remembers_and_reports),
     };

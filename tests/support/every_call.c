@@ -312,6 +312,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_hold, (world.pool, world.graph))                                         \
     REFUSED(tarn_graph_check, (world.graph, NULL, NULL, NULL, NULL))                           \
     REFUSED(tarn_graph_remember, (world.graph, NULL))                                          \
+    REFUSED(tarn_graph_launch, (world.graph, UINT64_MAX, world.stream, NULL, NULL))            \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
     REFUSED(tarn_pool_keep, ("none", NULL, &out.pool, &out.kept))                              \

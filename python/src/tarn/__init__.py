@@ -28,7 +28,7 @@ from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostErro
                      LibraryNotFoundError, MappingLimitError, NoDriverError, NoRoomError, NotReadyError, NotSupportedError,
                      OutOfHostMemoryError, OutOfMemoryError, ScopeError, ShutdownError, SuspendedError, SystemCallError, TarnError,
                      last_error)
-from .graphs import GraphCheck, GraphReference, capture_graph, graph_check, remember_graph
+from .graphs import GraphCheck, GraphReference, capture_graph, graph_check, graph_launch, remember_graph
 from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
 from .memory import Block, PinnedBlock, View, alloc, limit, pinned
 from .pools import Kept, Pool, PoolId, Scope, SealedBlock, keep
@@ -51,7 +51,7 @@ __all__ = [
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
     "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Range", "RangeInfo", "Registration", "Residue", "Scope",
     "ScopeError", "SealedBlock", "Shortage", "ShutdownError", "Sleeper", "Slept", "Spiller", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
-    "capture_graph", "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "graph_check", "handle_stats", "keep", "last_error", "libraries",
+    "capture_graph", "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "graph_check", "graph_launch", "handle_stats", "keep", "last_error", "libraries",
     "limit", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "metrics", "region", "remember_graph", "report",
     "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state",
     "snapshot", "trace_clear", "trace_count", "trace_start", "trace_stop", "trim_handles", "use", "wake", "workspace",

@@ -921,6 +921,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
     "tarn_graph_check": (c_int, [c_void_p, POINTER(tarn_graph_options), CFUNCTYPE(None, POINTER(tarn_graph_reference), c_void_p), c_void_p, POINTER(tarn_graph_summary)], "graph options found user summary"),
     "tarn_graph_remember": (c_int, [c_void_p, POINTER(c_uint64)], "graph number"),
+    "tarn_graph_launch": (c_int, [c_void_p, c_uint64, c_uint64, CFUNCTYPE(None, POINTER(tarn_graph_reference), c_void_p), c_void_p], "executable number stream found user"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),

@@ -120,6 +120,16 @@ def remember_graph(graph: GraphHandle) -> int:
     return number.value
 
 
+def graph_launch(executable: GraphHandle, remembered: int, stream: StreamLike = None) -> List[GraphReference]:
+    """Checks a graph by its number of remember_graph(), and then launches an executable that was made of it, a cudaGraphExec_t or
+    hipGraphExec_t, on a stream. The findings, whatever they are, do not hold the launch up; to refuse one, call graph_check() instead."""
+    findings: List[GraphReference] = []
+    callbacks = Callbacks()
+    callback = _c.FUNCTIONS["tarn_graph_launch"][1][3](callbacks.guard(lambda it, _user: findings.append(_reference(it[0])), lambda *_: None))
+    callbacks.check(lib.tarn_graph_launch(graph_pointer(executable), integer("remembered", remembered), stream_value(stream), callback, None))
+    return findings
+
+
 def capture_graph(stream: StreamLike = None) -> int:
     """The handle of the graph that a stream captures into now. It must not be destroyed before the capture has ended. 0 where the stream does
     not capture, or the driver does not show the graph (CUDA before 11.3)."""

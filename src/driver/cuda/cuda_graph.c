@@ -218,6 +218,17 @@ tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stre
     return cuda_leave(&scope, call->cuGraphLaunch(exec, stream), "cuGraphLaunch");
 }
 
+tarn_status cuda_exec_launch(int device, driver_exec exec, driver_stream stream)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuGraphLaunch)
+        return cuda_missing("cuGraphLaunch");
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    return cuda_leave(&scope, cuda.call.cuGraphLaunch(exec, stream), "cuGraphLaunch");
+}
+
 tarn_status cuda_graph_destroy(int device, driver_graph graph)
 {
     struct cuda_scope scope;

@@ -182,6 +182,15 @@ tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream strea
     return hip_leave(&scope, hip.call.hipGraphLaunch(exec, stream), "hipGraphLaunch");
 }
 
+tarn_status hip_exec_launch(int device, driver_exec exec, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipGraphLaunch(exec, stream), "hipGraphLaunch");
+}
+
 tarn_status hip_graph_destroy(int device, driver_graph graph)
 {
     struct hip_scope scope;

@@ -515,6 +515,17 @@ tarn_status host_graph_launch(int number, driver_graph graph, driver_stream stre
     return status;
 }
 
+tarn_status host_exec_launch(int number, driver_exec exec, driver_stream stream)
+{
+    struct host_device *device;
+    tarn_status status = host_enter(DRIVER_CALL_exec_launch, number, &device);
+    if (!status)
+        status = launch(device, exec, stream);
+    if (!status)
+        host_charge(device, DRIVER_CALL_exec_launch, 0, 0);
+    return status;
+}
+
 tarn_status host_graph_destroy(int number, driver_graph graph)
 {
     struct host_device *device;

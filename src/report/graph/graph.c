@@ -9,6 +9,9 @@
 #include "base/status.h"
 #include "base/thread/callback.h"
 #include "base/thread/cancel.h"
+#include "device/capture.h"
+#include "device/device.h"
+#include "device/stream.h"
 #include "memory/debug/debug_block.h"
 #include "memory/settings/hooks.h"
 #include "record/symbols.h"
@@ -270,6 +273,33 @@ tarn_status tarn_graph_check(void *graph, const tarn_graph_options *given,
     if (!status && summary)
         sized_write(summary, &state.summary, sizeof state.summary);
     return status;
+}
+
+tarn_status tarn_graph_launch(void *executable, uint64_t number, tarn_stream given,
+                              void (*found)(const tarn_graph_reference *reference, void *user),
+                              void *user)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    const tarn_graph_options options = {.size = sizeof options, .remembered = number};
+    struct check state = {.graph = NULL};
+    struct listener listener = {.found = found, .user = user};
+    struct stream *stream = NULL;
+    tarn_status status = memory_ready();
+    if (!status && (!executable || !number))
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        executable ? "0 is no number of a graph" : "executable is NULL");
+    if (!status)
+        status = stream_of_call(given, &stream);
+    if (!status)
+        status = stream_refuse_foreign(stream, "a launch");
+    if (!status)
+        status = stream_refuse_capture(stream, "a launch");
+    if (!status)
+        status = check(&state, &options, &listener);
+    if (status)
+        return status;
+    return device_note(device_at(stream->device),
+                       driver->exec_launch(stream->device, executable, stream->native));
 }
 
 static tarn_status remember_graph(driver_graph graph, const struct site *site, uint64_t *number)

@@ -366,6 +366,10 @@ __attribute__((visibility("default"))) tarn_status tarn_graph_check(void *graph,
                                                     void *user),
                                       void *user, tarn_graph_summary *summary);
 __attribute__((visibility("default"))) tarn_status tarn_graph_remember(void *graph, uint64_t *number);
+__attribute__((visibility("default"))) tarn_status tarn_graph_launch(void *executable, uint64_t number, tarn_stream stream,
+                                       void (*found)(const tarn_graph_reference *reference,
+                                                     void *user),
+                                       void *user);
 typedef struct tarn_mapping {
     void *address;
     size_t bytes;
@@ -1152,24 +1156,26 @@ static void pools(void)
     summary.value.size = sizeof summary.value;
     check_at((tarn_graph_remember(graph, &number)) == TARN_OK, "tarn_graph_remember(graph, &number)", 341);
     check_at((tarn_graph_check(graph, ((void *)0), ((void *)0), ((void *)0), &summary.value)) == TARN_OK, "tarn_graph_check(graph, NULL, NULL, NULL, &summary.value)", 342);
-    check_at(is_untouched((summary).behind), "nothing was written behind " "summary", 343);
-    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 344);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 345);
+    check_at((tarn_graph_launch(graph, number, first_stream, ((void *)0), ((void *)0))) == TARN_OK, "tarn_graph_launch(graph, number, first_stream, NULL, NULL)", 343);
+    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 344);
+    check_at(is_untouched((summary).behind), "nothing was written behind " "summary", 345);
+    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 346);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 347);
 }
 static void pinned_memory(void)
 {
     struct { tarn_pinned_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     void *block;
-    check_at((tarn_pinned_alloc(2ul, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)", 353);
-    check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 354);
+    check_at((tarn_pinned_alloc(2ul, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)", 355);
+    check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 356);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 356);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 357);
-    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 358);
-    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0", 359);
-    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 361);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 362);
-    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 363);
+    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 358);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 359);
+    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 360);
+    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.graph_bytes == 0", 361);
+    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 363);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 364);
+    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 365);
 }
 static int told, shortages;
 static void mapped(const tarn_mapping *range, void *user)
@@ -1198,26 +1204,26 @@ static void observed_and_shared(void)
     options.user = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
-    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 395);
-    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 396);
-    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 397);
-    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 398);
-    check_at(told > 0, "told > 0", 399);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 400);
-    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 402);
-    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 403);
-    check_at(is_untouched((range).behind), "nothing was written behind " "range", 404);
-    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 405);
-    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 407);
-    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 408);
-    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 409);
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 397);
+    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 398);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 399);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 400);
+    check_at(told > 0, "told > 0", 401);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 402);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 404);
+    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 405);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 406);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 407);
+    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 409);
+    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 410);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 411);
     info.value.size = sizeof info.value;
-    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 411);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 412);
-    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 413);
-    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 414);
-    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 415);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 416);
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 413);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 414);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 415);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 416);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 417);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 418);
 }
 static int handle_alive;
 static void *bound_stream, *given_workspace;
@@ -1253,23 +1259,23 @@ static void workspaces(tarn_library library)
     struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 455);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 456);
-    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 457);
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 457);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 458);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 459);
     cleared.value.size = sizeof cleared.value;
-    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 459);
-    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 461);
-    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 462);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 463);
-    check_at((tarn_workspace_begin(library, 2ul, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call.value)", 464);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 465);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 466);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 468);
-    check_at((tarn_workspace_begin(library, second_stream, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, NULL, &call.value)", 469);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 470);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 471);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 472);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 473);
+    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 461);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 463);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 464);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 465);
+    check_at((tarn_workspace_begin(library, 2ul, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call.value)", 466);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 467);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 468);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 470);
+    check_at((tarn_workspace_begin(library, second_stream, ((void *)0), &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, NULL, &call.value)", 471);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 472);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 473);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 474);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL)", 475);
 }
 static void modes_and_plain_handles(tarn_library library)
 {
@@ -1278,26 +1284,26 @@ static void modes_and_plain_handles(tarn_library library)
     uint64_t ns;
     int value;
     void *handle;
-    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 485);
-    check_at(handle == &handle_alive, "handle == &handle_alive", 486);
-    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 487);
-    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 488);
-    check_at(ns == 1000, "ns == 1000", 489);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 490);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 492);
-    check_at(value == 3, "value == 3", 494);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 495);
-    check_at(value == -1, "value == -1", 497);
-    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 498);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 500);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 501);
-    check_at((tarn_workspace_begin(library, 3ul, &lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_NONE, &lease.value, &call.value)", 502);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 503);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 504);
-    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 505);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 506);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 507);
-    check_at(tarn_workspace_get(library, second_stream, ((void *)0), &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, NULL, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 508);
+    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 487);
+    check_at(handle == &handle_alive, "handle == &handle_alive", 488);
+    check_at((tarn_handle_wait_limit_set(1000, ((void *)0))) == TARN_OK, "tarn_handle_wait_limit_set(1000, NULL)", 489);
+    check_at((tarn_handle_wait_limit_set(0, &ns)) == TARN_OK, "tarn_handle_wait_limit_set(0, &ns)", 490);
+    check_at(ns == 1000, "ns == 1000", 491);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, 3, NULL)", 492);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_ALL, -1, &value)", 494);
+    check_at(value == 3, "value == 3", 496);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, 1, &value)", 497);
+    check_at(value == -1, "value == -1", 499);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, ((void *)0))) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, TARN_HANDLE_MODE_FOR_THREAD, -1, NULL)", 500);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 502);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, ((void *)0))) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL)", 503);
+    check_at((tarn_workspace_begin(library, 3ul, &lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_NONE, &lease.value, &call.value)", 504);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 505);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 506);
+    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 507);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 508);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 509);
+    check_at(tarn_workspace_get(library, second_stream, ((void *)0), &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, NULL, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 510);
 }
 static void handles(void)
 {
@@ -1314,30 +1320,30 @@ static void handles(void)
     row.destroy = handle_destroy;
     row.set_stream = handle_set_stream;
     row.set_workspace = handle_set_workspace;
-    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 528);
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 530);
     info.value.size = sizeof info.value;
-    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 530);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 531);
-    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 532);
-    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 534);
-    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 535);
-    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 536);
-    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 538);
-    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 539);
-    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 540);
-    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 541);
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 532);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 533);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 534);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 536);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 537);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 538);
+    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 540);
+    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 541);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 542);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 543);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 543);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 544);
-    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 545);
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 545);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 546);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 547);
     workspaces(library);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 547);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 548);
-    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 549);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 550);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 549);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 550);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 551);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 552);
     modes_and_plain_handles(library);
-    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 552);
-    check_at(handle_alive == 1, "handle_alive == 1", 553);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 554);
+    check_at(handle_alive == 1, "handle_alive == 1", 555);
 }
 static int64_t metadata;
 static void add_kind(const tarn_metadata_kind *kind, void *user)
@@ -1368,30 +1374,30 @@ static void records(void)
     trace.records = 1000;
     trace.stacks = TARN_TRACE_STACKS_NONE;
     trace.regions = 1;
-    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 589);
-    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 590);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 591);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 592);
-    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 593);
-    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 594);
-    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 595);
-    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 596);
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 591);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 592);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 593);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 594);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 595);
+    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 596);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 597);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 598);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
     options.max_bytes = 18446744073709551615ul;
-    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 601);
-    check_at(written > 100, "written > 100", 602);
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 603);
+    check_at(written > 100, "written > 100", 604);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
-    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 605);
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 607);
     tarn_debug_callback_set(reported, ((void *)0));
-    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 608);
-    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 609);
-    check_at(metadata > 0, "metadata > 0", 610);
-    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 611);
-    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 612);
-    check_at(written > 1, "written > 1", 613);
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 610);
+    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 611);
+    check_at(metadata > 0, "metadata > 0", 612);
+    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 613);
+    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 614);
+    check_at(written > 1, "written > 1", 615);
 }
 static void published(void)
 {
@@ -1401,14 +1407,14 @@ static void published(void)
     options.name = "program";
     options.directory = ".";
     options.interval_ms = 1000;
-    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 625);
-    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 626);
-    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 627);
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 627);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 628);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 629);
     options.interval_ms = 1;
-    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 629);
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 631);
     written = 0;
-    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 631);
-    check_at(written > 100, "written > 100", 632);
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 633);
+    check_at(written > 100, "written > 100", 634);
 }
 static void host_device(void)
 {
@@ -1416,15 +1422,15 @@ static void host_device(void)
     struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
     void *block;
     ledger.value.size = sizeof ledger.value;
-    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 642);
-    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 643);
-    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 644);
-    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 645);
-    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 647);
-    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 649);
-    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 650);
-    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 651);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 652);
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 644);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 645);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 646);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 647);
+    check_at(tarn_host_call_name(0) && !tarn_host_call_name(64) && ledger.value.time_a_ns > 0, "tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0", 649);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 651);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 652);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 653);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 654);
 }
 int main(void)
 {
@@ -1433,7 +1439,7 @@ int main(void)
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * ((size_t)1 << 20);
-    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 663);
+    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 665);
     devices_and_streams();
     memory();
     named_pools();
@@ -1445,10 +1451,10 @@ int main(void)
     records();
     published();
     host_device();
-    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 675);
-    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 676);
-    check_at(handle_alive == 0, "handle_alive == 0", 677);
-    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 678);
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 677);
+    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 678);
+    check_at(handle_alive == 0, "handle_alive == 0", 679);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 680);
     printf("a program of tarn %d.%d.%d runs with %s\n", 0, 2,
            0, tarn_version());
     return 0;

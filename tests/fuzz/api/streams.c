@@ -281,6 +281,13 @@ static void fuzz_tarn_graph_remember(void)
     (void)tarn_graph_remember(any_object(world.graphs), or_null(&number_remembered));
 }
 
+static void fuzz_tarn_graph_launch(void)
+{
+    bool hears = take() < 128;
+    (void)tarn_graph_launch(any_object(world.graphs), take() < 200 ? number_remembered : take(),
+                            any_stream(), hears ? on_reference : NULL, &world);
+}
+
 static void fuzz_capture_graph(void)
 {
     tarn_capture_state state;
@@ -347,6 +354,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_capture_end),
     CALL(tarn_graph_check),
     CALL(tarn_graph_remember),
+    CALL(tarn_graph_launch),
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
     ALSO(tarn_capture_state_get, capture_graph),

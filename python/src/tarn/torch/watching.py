@@ -66,7 +66,6 @@ _awaited: Dict[int, "weakref.WeakSet[Frees]"] = {}  # by the address of a live b
 _shim: Any = None  # that tells of frees
 
 
-@_FREED
 def _freed(block: int) -> None:
     """Called by the shim just before a free. Keeps the stack of the thread that frees, which has none if Python did not call it."""
     caller = sys._getframe().f_back
@@ -79,11 +78,14 @@ def _freed(block: int) -> None:
         frees.stacks.setdefault(block, stack)
 
 
+_told = _FREED(_freed)  # which the shim may call at any time
+
+
 def follow_frees(shim: Any) -> None:
     """Has the shim tell of frees until the interpreter ends."""
     global _shim
     calls = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
-    python = _Python(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in calls), _freed)
+    python = _Python(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in calls), _told)
     shim.tarn_torch_follow_frees.argtypes = [ctypes.c_void_p]
     shim.tarn_torch_follow_frees.restype = None
     shim.tarn_torch_await_frees.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
