@@ -87,8 +87,9 @@ typedef struct tarn_graph_reference {
     tarn_graph_state state;         /* what lies there */
     tarn_graph_certainty certainty; /* that it is a fault */
     size_t node;                    /* the number of the node, from 0, in the driver's order; the
-                                       nodes of an embedded graph follow the node that embeds it */
-    unsigned depth;                 /* in how many embedded graphs the node is; 0: in none */
+                                       nodes of an embedded graph, and of the bodies of a
+                                       conditional node, follow the node that has them */
+    unsigned depth;                 /* in how many such graphs the node is; 0: in none */
     tarn_graph_node_kind kind;      /* of the node */
     void *native;                   /* the vendor's node */
     const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
@@ -149,7 +150,8 @@ typedef struct tarn_graph_summary {
     size_t unseen_host;        /* functions of the host */
     size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */
     size_t unseen_updatable;   /* kernels whose parameters the device may change */
-    size_t unseen_conditional; /* conditional nodes, whose bodies the driver does not show */
+    size_t unseen_conditional; /* conditional nodes whose bodies the driver does not show, as CUDA
+                                  before 13.2 */
     size_t unseen_other;       /* semaphores and other kinds; what the driver did not tell, as
                                   older runtimes of HIP of copies */
 } tarn_graph_summary;

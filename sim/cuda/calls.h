@@ -89,6 +89,11 @@ struct cu_host_node {
     X(cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, false,                           \
       (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count,           \
        cu_graph child))                                                                           \
+    X(cuGraphConditionalHandleCreate, 12030, cuGraphConditionalHandleCreate, false,               \
+      (uint64_t * handle, cu_graph graph, cu_context context, unsigned value, unsigned flags))    \
+    X(cuGraphAddNode, 12030, cuGraphAddNode_v2, false,                                            \
+      (cu_graph_node * node, cu_graph graph, const cu_graph_node *before,                         \
+       const struct cu_edge *edges, size_t count, struct cu_any_node *parameters))                \
     X(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode, false,                                     \
       (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count))          \
     X(cuGraphAddBatchMemOpNode, 11070, cuGraphAddBatchMemOpNode, false,                           \

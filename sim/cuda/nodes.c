@@ -3,7 +3,7 @@
 
 /* The nodes of the simulated libcuda's graphs: their kinds, their parameters, and graphs that are
  * built node by node. What the host device does not store is noted by common/nodes.c. Kernel nodes,
- * embedded graphs, batches and frees do nothing in a launch. An embedded graph is the caller's own
+ * embedded graphs, bodies of conditional nodes, batches and frees do nothing in a launch. An embedded graph is the caller's own
  * graph with one more holder, not a copy. */
 #include "common/nodes.h"
 #include "base/pages.h"
@@ -22,6 +22,7 @@ struct more {
         struct cu_batch_node batch;
         cu_graph child;
         cu_address address;
+        struct cu_any_node any; /* a conditional node; its bodies are `packed` */
     };
     void *packed; /* from pages_alloc() */
     size_t packed_size, room;
@@ -45,6 +46,8 @@ static void node_ended(struct sim_node *noted)
     struct more *more = (struct more *)(void *)noted;
     if (more->type == CU_NODE_GRAPH)
         sim_graph_let_go_at_end(sim_graph_of(more->child));
+    for (unsigned i = 0; more->type == CU_NODE_CONDITIONAL && i < more->any.conditional.size; i++)
+        sim_graph_let_go_at_end(sim_graph_of(more->any.conditional.bodies[i]));
     more_free(more);
 }
 
@@ -262,6 +265,63 @@ cu_result cuGraphAddMemFreeNode(cu_graph_node *node, cu_graph graph, const cu_gr
     return add_more("cuGraphAddMemFreeNode", node, graph, before, count, &model);
 }
 
+cu_result cuGraphConditionalHandleCreate(uint64_t *handle, cu_graph graph, cu_context context,
+                                         unsigned value, unsigned flags)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphConditionalHandleCreate", &device);
+    (void)context;
+    (void)value;
+    if (!code && (!handle || !sim_graph_exists(sim_graph_of(graph)) || flags > 1))
+        code = CU_INVALID_VALUE;
+    if (!code)
+        *handle = (uintptr_t)graph | 1;
+    return code;
+}
+
+/* Makes the bodies of a conditional node, which live as long as it. */
+static cu_result make_bodies(int device, struct more *model, unsigned count)
+{
+    cu_result code = CU_OK;
+    model->room = model->packed_size = count * sizeof(cu_graph);
+    model->packed = pages_alloc(model->room);
+    model->any.conditional.bodies = model->packed;
+    model->any.conditional.size = 0;
+    if (!model->packed)
+        return CU_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < count && !code; i++) {
+        struct sim_graph *body;
+        code = sim_code(sim_graph_create(device, &body));
+        if (!code)
+            model->any.conditional.bodies[model->any.conditional.size++] = (cu_graph)(void *)body;
+    }
+    return code;
+}
+
+/* Only conditional nodes: tests add others by the calls of their kinds. */
+cu_result cuGraphAddNode_v2(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                            const struct cu_edge *edges, size_t count,
+                            struct cu_any_node *parameters)
+{
+    struct more model = {.type = CU_NODE_CONDITIONAL};
+    if (!parameters || parameters->type != CU_NODE_CONDITIONAL || edges ||
+        !parameters->conditional.handle || !parameters->conditional.size ||
+        !sim_graph_exists(sim_graph_of(graph)))
+        return CU_INVALID_VALUE;
+    model.any = *parameters;
+    cu_result code = make_bodies(sim_graph_of(graph)->device, &model, parameters->conditional.size);
+    if (!code)
+        code = add_more("cuGraphAddNode", node, graph, before, count, &model);
+    if (!code) {
+        *parameters = model.any;
+        return code;
+    }
+    for (unsigned i = 0; i < model.any.conditional.size; i++)
+        (void)sim_graph_let_go(sim_graph_of(model.any.conditional.bodies[i]));
+    pages_free(model.packed, model.room);
+    return code;
+}
+
 /* ---- Questions ---- */
 
 cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *count)
@@ -422,5 +482,17 @@ cu_result cuGraphChildGraphNodeGetGraph(cu_graph_node node, cu_graph *graph)
         look_for("cuGraphChildGraphNodeGetGraph", node, CU_NODE_GRAPH, graph, &more, &op);
     if (!code)
         *graph = more->child;
+    return code;
+}
+
+/* Of conditional nodes alone: tarn asks about no others. */
+cu_result cuGraphNodeGetParams(cu_graph_node node, struct cu_any_node *parameters)
+{
+    struct more *more;
+    struct host_op op;
+    cu_result code =
+        look_for("cuGraphNodeGetParams", node, CU_NODE_CONDITIONAL, parameters, &more, &op);
+    if (!code)
+        *parameters = more->any;
     return code;
 }

@@ -269,7 +269,7 @@ enum driver_unseen {
     UNSEEN_HOST,        /* host functions */
     UNSEEN_KERNEL,      /* kernels whose layout or parameters the driver does not tell */
     UNSEEN_UPDATABLE,   /* kernels whose parameters the device may change */
-    UNSEEN_CONDITIONAL, /* the bodies of conditional nodes */
+    UNSEEN_CONDITIONAL, /* conditional nodes whose bodies the driver does not show */
     UNSEEN_OTHER, /* semaphores, unknown kinds, failures of the driver, graphs embedded too deep */
     DRIVER_UNSEEN
 };

@@ -15,6 +15,11 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#if CUDA_VERSION < 13020 /* as the header of 13.2 has it */
+typedef CUresult(CUDAAPI *PFN_cuGraphNodeGetParams_v13020)(CUgraphNode, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode, CUgraphNodeParams *);
+#endif
+
 #define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
 CUDA_VALUE_LIST(SAME_VALUE)
 #ifndef __clang__ /* to which a pointer that is cast to a number is not a constant */
@@ -132,6 +137,14 @@ SAME_FIELD(union cu_memory_operation, value.address, CUstreamBatchMemOpParams_v1
            writeValue.address);
 SAME_FIELD(union cu_memory_operation, value.value, CUstreamBatchMemOpParams_v1, waitValue.value64);
 SAME_FIELD(union cu_memory_operation, value.flags, CUstreamBatchMemOpParams_v1, writeValue.flags);
+SAME_SIZE(struct cu_any_node, CUgraphNodeParams);
+SAME_FIELD(struct cu_any_node, type, CUgraphNodeParams, type);
+SAME_FIELD(struct cu_any_node, conditional.handle, CUgraphNodeParams, conditional.handle);
+SAME_FIELD(struct cu_any_node, conditional.type, CUgraphNodeParams, conditional.type);
+SAME_FIELD(struct cu_any_node, conditional.size, CUgraphNodeParams, conditional.size);
+SAME_FIELD(struct cu_any_node, conditional.bodies, CUgraphNodeParams, conditional.phGraph_out);
+SAME_FIELD(struct cu_any_node, conditional.context, CUgraphNodeParams, conditional.ctx);
+SAME_FIELD(struct cu_any_node, more, CUgraphNodeParams, reserved2);
 SAME_SIZE(struct cu_batch_node, CUDA_BATCH_MEM_OP_NODE_PARAMS_v1);
 SAME_FIELD(struct cu_batch_node, context, CUDA_BATCH_MEM_OP_NODE_PARAMS_v1, ctx);
 SAME_FIELD(struct cu_batch_node, count, CUDA_BATCH_MEM_OP_NODE_PARAMS_v1, count);
@@ -160,6 +173,7 @@ SAME_FIELD(struct cu_host_node, argument, CUDA_HOST_NODE_PARAMS_v1, userData);
 #define cu_set_node CUDA_MEMSET_NODE_PARAMS_st
 #define cu_copy_node CUDA_MEMCPY3D_st
 #define cu_memory_operation CUstreamBatchMemOpParams_union
+#define cu_any_node CUgraphNodeParams_st
 #define cu_batch_node CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st
 #define cu_attribute_value CUlaunchAttributeValue_union
 #define cu_host_node CUDA_HOST_NODE_PARAMS_st

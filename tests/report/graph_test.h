@@ -135,4 +135,15 @@ static inline void add_child(cu_graph graph, cu_graph child)
     CU(cu.cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
 }
 
+/* Adds a conditional node, and returns its bodies: the driver's. */
+static inline cu_graph *add_conditional(cu_graph graph, unsigned count)
+{
+    cu_graph_node node;
+    struct cu_any_node given = {.type = CU_NODE_CONDITIONAL, .conditional.size = count};
+    CU(cu.cuGraphConditionalHandleCreate(&given.conditional.handle, graph, current_context(), 0,
+                                         0));
+    CU(cu.cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &given));
+    return given.conditional.bodies;
+}
+
 #endif

@@ -268,6 +268,59 @@ static void what_is_not_seen_is_counted(void **state)
     CU(cu.cuGraphDestroy(deep));
 }
 
+/* From CUDA 13.2 on. A body that a switch never takes counts like the others. */
+static int bodies_of_conditional_nodes(void)
+{
+    host_start_with(1, 64 * MIB);
+    cuda_calls_load();
+    tarn_stream stream = lease(0);
+    char *inputs[3];
+    cu_graph graph = graph_made(), *bodies = add_conditional(graph, 3), *inner;
+    for (int i = 0; i < 3; i++)
+        inputs[i] = alloc_on(stream, MIB);
+    add_one(graph, inputs[0]);
+    add_one(bodies[0], inputs[1]);
+    inner = add_conditional(bodies[2], 1);
+    add_fill(inner[0], inputs[2], 64);
+    OK(tarn_graph_remember(graph, NULL));
+    check_into(&found, graph, true);
+    CHECK(found.count == 3 && found.summary.nodes == 5 && found.summary.unseen == 0);
+    CHECK(found.summary.verdict == TARN_GRAPH_CLEAN);
+    OK(tarn_free(inputs[1]));
+    OK(tarn_free(inputs[2]));
+    check_into(&found, graph, false);
+    CHECK(found.count == 2 && found.summary.certain == 2);
+    CHECK(found.list[0].address == inputs[1] && found.list[0].depth == 1);
+    CHECK(found.list[1].address == inputs[2] && found.list[1].depth == 2);
+    CU(cu.cuGraphDestroy(graph));
+    OK(tarn_free(inputs[0]));
+    return 0;
+}
+
+/* A driver before that shows no body: such a graph is never clean. */
+static void conditional_nodes_of_older_drivers_are_not_seen(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    char *input = alloc_on(stream, MIB);
+    cu_graph graph = graph_made(), outer = graph_made(), *bodies = add_conditional(graph, 2);
+    add_one(bodies[0], input);
+    add_child(outer, graph);
+    for (int remembered = 0; remembered < 2; remembered++) {
+        if (remembered)
+            OK(tarn_graph_remember(outer, NULL));
+        check_into(&found, outer, true);
+        CHECK(found.count == 0 && found.summary.nodes == 2 && found.summary.unseen == 1);
+        CHECK(found.summary.unseen_conditional == 1);
+        CHECK(found.summary.verdict == TARN_GRAPH_UNKNOWN);
+    }
+    OK(tarn_free(input));
+    check_into(&found, outer, false);
+    CHECK(found.summary.verdict == TARN_GRAPH_UNKNOWN);
+    CU(cu.cuGraphDestroy(outer));
+    CU(cu.cuGraphDestroy(graph));
+}
+
 static cu_graph captured(tarn_stream stream, tarn_pool *pool, char **inside, const char *outside)
 {
     void *graph;
@@ -485,6 +538,13 @@ static void an_older_driver_shows_less(void **state)
     assert_int_equal(run_scenario("old", variables), 0);
 }
 
+static void bodies_of_conditional_nodes_are_seen(void **state)
+{
+    (void)state;
+    static const char *const variables[] = {"TARN_SIM_CUDA_VERSION=13020", NULL};
+    assert_int_equal(run_scenario("bodies", variables), 0);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -497,7 +557,7 @@ int main(int count, char **arguments)
 {
     setenv("TARN_DRIVER", "cuda", 1);
     if (count == 2 && strcmp(arguments[0], "scenario") == 0)
-        return old_driver();
+        return strcmp(arguments[1], "bodies") == 0 ? bodies_of_conditional_nodes() : old_driver();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_freed_block_is_found_by_what_was_remembered),
         cmocka_unit_test(without_memory_of_the_capture_it_is_likely),
@@ -510,6 +570,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(each_kind_of_node_is_looked_at),
         cmocka_unit_test(parameters_in_a_buffer_are_seen),
         cmocka_unit_test(what_is_not_seen_is_counted),
+        cmocka_unit_test(bodies_of_conditional_nodes_are_seen),
+        cmocka_unit_test(conditional_nodes_of_older_drivers_are_not_seen),
         cmocka_unit_test(a_graphs_own_pool_is_no_finding),
         cmocka_unit_test(temporaries_of_a_shared_pool_are_no_finding),
         cmocka_unit_test(a_number_in_a_structure_is_no_finding),

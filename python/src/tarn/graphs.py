@@ -32,7 +32,7 @@ class GraphReference(NamedTuple):
     certainty: str  #: that it is a fault: "certain", "likely", "perhaps", or "" where it is none
     state: str  #: what lies there: "live", "held", "free", "others", "changed", "unmapped"
     node: int  #: the number of the node
-    depth: int  #: in how many embedded graphs it is
+    depth: int  #: in how many embedded graphs and bodies of conditional nodes it is
     kind: str  #: of the node: "kernel", "copy", "fill", "release", "batch"
     kernel: str  #: the kernel's name, which may be mangled
     parameter: int  #: its index
@@ -63,7 +63,7 @@ class GraphCheck(NamedTuple):
     unseen_host: int  #: functions of the host
     unseen_kernels: int  #: kernels whose parameters the driver does not tell
     unseen_updatable: int  #: kernels whose parameters the device may change
-    unseen_conditional: int  #: conditional nodes, whose bodies the driver does not show
+    unseen_conditional: int  #: conditional nodes whose bodies the driver does not show, as CUDA before 13.2
     unseen_other: int  #: semaphores and other kinds; what the driver did not tell
     certain: int  #: findings by their certainty
     likely: int

@@ -132,6 +132,22 @@ struct cu_batch_node {
     unsigned flags;
 };
 
+/* A node of any kind. */
+struct cu_any_node {
+    unsigned type; /* CU_NODE_* */
+    int reserved[3];
+    union {
+        struct {
+            uint64_t handle;
+            unsigned type, size; /* an if, while or switch; of `bodies` */
+            cu_graph *bodies;    /* the driver's, as long as the node exists */
+            cu_context context;
+        } conditional;
+        uint64_t room[29];
+    };
+    uint64_t more;
+};
+
 union cu_attribute_value {
     char pad[64];
     struct {
@@ -369,6 +385,8 @@ enum cu_value {
       (cu_graph graph, cu_graph_node * nodes, size_t * count))                                    \
     X(cuGraphNodeGetType, 10000, cuGraphNodeGetType, false,                                       \
       (cu_graph_node node, cu_node_type * type))                                                  \
+    X(cuGraphNodeGetParams, 13020, cuGraphNodeGetParams, false,                                   \
+      (cu_graph_node node, struct cu_any_node * parameters))                                      \
     X(cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, false,                    \
       (cu_graph_node node, struct cu_kernel_node * parameters))                                   \
     X(cuGraphKernelNodeGetAttribute, 11000, cuGraphKernelNodeGetAttribute, false,                 \

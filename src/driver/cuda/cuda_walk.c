@@ -196,6 +196,20 @@ static bool look_into(struct walked *walked, cu_graph_node handle, unsigned dept
     return true;
 }
 
+/* The bodies of a conditional node, which a driver tells from CUDA 13.2 on: "Any pointers returned
+ * in *nodeParams point to driver-owned memory associated with the node" (cuGraphNodeGetParams). */
+static bool look_into_bodies(struct walked *walked, cu_graph_node handle, unsigned depth)
+{
+    struct cu_any_node node = {.type = CU_NODE_CONDITIONAL};
+    if (depth >= WALKED_DEEPEST || !cuda.call.cuGraphNodeGetParams ||
+        cuda.call.cuGraphNodeGetParams(handle, &node) || node.type != CU_NODE_CONDITIONAL ||
+        !node.conditional.size || !node.conditional.bodies)
+        return false;
+    for (unsigned i = 0; i < node.conditional.size; i++)
+        look_at_graph(walked, node.conditional.bodies[i], depth + 1);
+    return true;
+}
+
 static void look_at_node(struct walked *walked, cu_graph_node handle, unsigned depth)
 {
     static const enum driver_node_kind kinds[] = {[CU_NODE_KERNEL] = DRIVER_NODE_KERNEL,
@@ -229,7 +243,8 @@ static void look_at_node(struct walked *walked, cu_graph_node handle, unsigned d
         walked_miss(walked, UNSEEN_HOST);
         break;
     case CU_NODE_CONDITIONAL:
-        walked_miss(walked, UNSEEN_CONDITIONAL);
+        if (!look_into_bodies(walked, handle, depth))
+            walked_miss(walked, UNSEEN_CONDITIONAL);
         break;
     case CU_NODE_EMPTY:
     case CU_NODE_WAIT_EVENT:
