@@ -23,7 +23,7 @@ static tarn_stream stream;
 static void begin(void)
 {
     if (!stream) {
-        host_start_with(1, 256 * MIB);
+        host_start_with(1, 1024 * MIB);
         cuda_calls_load();
         stream = lease(0);
     }
@@ -483,7 +483,7 @@ static void graphs_are_summed_up(void)
 }
 
 #define MANY 300
-#define MANY_POOLS 20
+#define MANY_POOLS 300
 
 /* Whether a snapshot has a row for each graph and each of its pools. */
 static bool snapshot_has_all(void)

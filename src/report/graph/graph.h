@@ -89,6 +89,10 @@ struct remembered {
     struct graph_words words; /* their names are `names` */
     struct known *known;      /* pages_map; sorted by value */
     size_t known_count, known_room;
+    struct survey_graph
+        *pools; /* pages_alloc; one for each pool that the blocks are in; their sums:
+                                   remembered_lock */
+    size_t pool_count, pool_room;
     char *names; /* pages_map; of kernels, whose modules may go */
     size_t names_bytes;
     struct site captured;
@@ -172,9 +176,8 @@ void verdicts_give(struct remembered *used);
 /* Lists an open word. False if the host has no memory. */
 bool verdicts_add(struct verdicts *verdicts, const struct open *open);
 
-/* Writes what remembered graphs refer to, pool by pool, in the order of their numbers; of each
- * graph at most SURVEY_GRAPHS pools. Returns how much there is: where that is more than `room`, the
- * oldest graphs are left out. */
+/* Writes what remembered graphs refer to, pool by pool, in the order of their numbers. Returns how
+ * much there is: where that is more than `room`, the oldest graphs are left out. */
 size_t remembered_sum_up(struct survey_graph *rows, size_t room);
 
 /* judge.c. Judges one word, and adds it to the summary. */

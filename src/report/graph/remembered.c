@@ -24,6 +24,7 @@ static void forget(struct remembered *old)
     if (old->verdicts.grounds)
         pages_unmap(old->verdicts.grounds, old->known_room * sizeof *old->verdicts.grounds);
     pages_unmap(old->known, old->known_room * sizeof *old->known);
+    pages_free(old->pools, old->pool_room * sizeof *old->pools);
     pages_unmap(old->names, old->names_bytes);
     words_finish(&old->words);
     object_free(&objects, old);
@@ -132,32 +133,37 @@ bool verdicts_add(struct verdicts *verdicts, const struct open *open)
 
 /* ---- Statistics ---- */
 
-/* The row of a block's pool among those of its graph; NULL: they are full. */
-static struct survey_graph *row_of(struct survey_graph *rows, size_t *count,
+/* The row of a block's pool; NULL: it has none yet. Neighbours in the list often share a pool, so
+ * `last`, the row of the block before, is tried first. */
+static struct survey_graph *row_of(const struct remembered *graph, struct survey_graph *last,
                                    const tarn_block_info *block)
 {
-    for (size_t i = 0; i < *count; i++)
-        if (rows[i].device == block->device && rows[i].pool[0] == block->pool.first &&
-            rows[i].pool[1] == block->pool.second)
-            return &rows[i];
-    if (*count == SURVEY_GRAPHS)
-        return NULL;
-    rows[*count] = (struct survey_graph){.device = block->device,
-                                         .pool = {block->pool.first, block->pool.second}};
-    return &rows[(*count)++];
+    struct survey_graph *rows = graph->pools;
+    for (size_t i = 0; i <= graph->pool_count; i++) {
+        struct survey_graph *row = i ? &rows[i - 1] : last;
+        if (row && row->device == block->device && row->pool[0] == block->pool.first &&
+            row->pool[1] == block->pool.second)
+            return row;
+    }
+    return NULL;
 }
 
-/* Addresses of one block lie next to each other in the list. */
-static size_t rows_of(const struct remembered *graph, struct survey_graph rows[SURVEY_GRAPHS])
+/* Adds what a graph refers to up, in the rows of its pools. Addresses of one block lie next to each
+ * other in the list. */
+static void sum_up_locked(struct remembered *graph)
 {
     const struct referred *last = NULL;
-    size_t count = 0;
+    struct survey_graph *row = NULL;
+    for (size_t i = 0; i < graph->pool_count; i++)
+        graph->pools[i] =
+            (struct survey_graph){.number = graph->number,
+                                  .device = graph->pools[i].device,
+                                  .pool = {graph->pools[i].pool[0], graph->pools[i].pool[1]}};
     for (size_t i = 0; i < graph->known_count; i++) {
         const struct referred *referred = graph->known[i].referred;
-        struct survey_graph *row = referred ? row_of(rows, &count, &referred->block) : NULL;
-        if (!row)
+        if (!referred)
             continue;
-        row->number = graph->number;
+        row = row_of(graph, row, &referred->block);
         row->addresses++;
         if (referred == last)
             continue;
@@ -168,7 +174,6 @@ static size_t rows_of(const struct remembered *graph, struct survey_graph rows[S
         row->gone += gone;
         row->gone_bytes += gone ? referred_bytes(referred) : 0;
     }
-    return count;
 }
 
 static int by_number(const void *a, const void *b)
@@ -180,16 +185,18 @@ static int by_number(const void *a, const void *b)
 
 size_t remembered_sum_up(struct survey_graph *rows, size_t room)
 {
-    static struct survey_graph own[SURVEY_GRAPHS]; /* remembered_lock; too much for a stack */
     size_t there = 0;
     mutex_lock(&remembered_lock);
-    for (const struct remembered *graph = all; graph; graph = graph->next) {
+    for (struct remembered *graph = all; graph; graph = graph->next) {
         if (graph->replaced || atomic_load(&graph->ended))
             continue;
-        size_t count = rows_of(graph, own), left = there < room ? room - there : 0;
-        memcpy(rows + (there < room ? there : room), own,
-               (count < left ? count : left) * sizeof *own);
-        there += count;
+        size_t left = there < room ? room - there : 0;
+        size_t count = graph->pool_count < left ? graph->pool_count : left;
+        if (count) {
+            sum_up_locked(graph);
+            memcpy(rows + there, graph->pools, count * sizeof *rows);
+        }
+        there += graph->pool_count;
     }
     mutex_unlock(&remembered_lock);
     qsort(rows, there < room ? there : room, sizeof *rows, by_number);
@@ -230,6 +237,39 @@ static tarn_status note_blocks(struct remembered *made)
         known->ends[1] = (uintptr_t)block.base + block.usable_size;
     }
     return status;
+}
+
+/* Makes room for more rows of pools. */
+static bool pools_grow(struct remembered *made)
+{
+    size_t room = made->pool_room ? 2 * made->pool_room : 8;
+    struct survey_graph *pools = pages_alloc(room * sizeof *pools);
+    if (!pools)
+        return false;
+    if (made->pool_count)
+        memcpy(pools, made->pools, made->pool_count * sizeof *pools);
+    pages_free(made->pools, made->pool_room * sizeof *pools);
+    made->pools = pools;
+    made->pool_room = room;
+    return true;
+}
+
+/* Makes a row for each pool that the blocks are in. */
+static tarn_status note_pools(struct remembered *made)
+{
+    struct survey_graph *row = NULL;
+    for (size_t i = 0; i < made->known_count; i++) {
+        const struct referred *referred = made->known[i].referred;
+        if (!referred || (row = row_of(made, row, &referred->block)))
+            continue;
+        if (made->pool_count == made->pool_room && !pools_grow(made))
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the pools of a graph");
+        const tarn_block_info *block = &referred->block;
+        row = &made->pools[made->pool_count++];
+        *row = (struct survey_graph){.device = block->device,
+                                     .pool = {block->pool.first, block->pool.second}};
+    }
+    return TARN_OK;
 }
 
 /* The live block around an address; NULL: there is none. */
@@ -332,6 +372,8 @@ tarn_status remember(driver_graph graph, struct graph_words *words, const struct
     tarn_status status = copy_names(made);
     if (!status)
         status = note_blocks(made);
+    if (!status)
+        status = note_pools(made);
     if (!status)
         note_origins(made);
     if (!status)

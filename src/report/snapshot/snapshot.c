@@ -524,20 +524,24 @@ static void write_graph(struct snapshot_writer *writer, const struct survey_grap
     pickle_dict_end(&writer->pickle);
 }
 
-/* What remembered graphs refer to in each pool. There is room for some that are remembered
- * meanwhile. Without host memory for it the list is empty. */
+/* What remembered graphs refer to in each pool. It is tried again with more room where others were
+ * remembered meanwhile. Without host memory for it the list is empty. */
 static void write_graphs(struct snapshot_writer *writer)
 {
-    struct survey_graph none;
-    const size_t room = remembered_sum_up(&none, 0) + SURVEY_GRAPHS, bytes = room * sizeof none;
-    struct survey_graph *graphs = pages_map(bytes);
-    size_t there = graphs ? remembered_sum_up(graphs, room) : 0;
+    struct survey_graph none, *graphs = NULL;
+    size_t room = 0, there = remembered_sum_up(&none, 0);
+    while (there > room) {
+        pages_unmap(graphs, room * sizeof *graphs);
+        room = there + SURVEY_GRAPHS;
+        graphs = pages_map(room * sizeof *graphs);
+        there = graphs ? remembered_sum_up(graphs, room) : 0;
+    }
     write_key(writer, "graphs");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < there && i < room; i++)
+    for (size_t i = 0; i < there; i++)
         write_graph(writer, &graphs[i]);
     pickle_list_end(&writer->pickle);
-    pages_unmap(graphs, bytes);
+    pages_unmap(graphs, room * sizeof *graphs);
 }
 
 static void write_handle(struct snapshot_writer *writer, int library, int device)
