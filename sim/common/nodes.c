@@ -20,7 +20,8 @@ struct sim_node *sim_node_find(const void *node)
 {
     mutex_lock(&nodes_lock);
     struct sim_node *noted = *bucket_of(node);
-    while (noted && noted->node != (driver_node)node)
+    while (noted && (noted->node != (driver_node)node ||
+                     noted->number != ((const struct host_node *)node)->number))
         noted = noted->next;
     mutex_unlock(&nodes_lock);
     return noted;
@@ -43,6 +44,7 @@ static void graph_ended(void *argument)
 tarn_status sim_node_enter(int device, driver_node node, struct sim_node *noted)
 {
     noted->node = node;
+    noted->number = ((const struct host_node *)node)->number;
     mutex_lock(&nodes_lock);
     noted->next = *bucket_of(node);
     *bucket_of(node) = noted;

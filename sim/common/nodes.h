@@ -13,6 +13,7 @@
 struct sim_node {
     struct sim_node *next; /* nodes lock: the next one of the bucket, newest first */
     driver_node node;
+    uint64_t number; /* of the node: its place may serve another one before `end` */
     void (*end)(struct sim_node *noted); /* frees it, when the graph of the node has ended */
 };
 

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that allocate, free each other's blocks, suspend pools, and remember and check graphs at
- * random. Each thread knows which of its blocks are gone. A check of its graphs finds these for
- * certain, and no other of its blocks. Structures in the graphs have addresses of other threads'
- * blocks, which are noted while their owners free them. TARN_SEED chooses the sequence. */
+/* Threads that allocate, free each other's blocks, suspend pools, commit and decommit pages of
+ * ranges, import and close, and remember and check graphs at random. Each thread keeps a book of
+ * what is gone: of its blocks, pages and imports. A check of its graphs finds these, as certain as
+ * their nodes make them, and no other of them. Structures in the graphs have addresses of other
+ * threads' blocks, which are noted while their owners free them. TARN_SEED chooses the sequence. */
 #include "report/graph_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <tarn/range.h>
+#include <tarn/share.h>
+#include <unistd.h>
 
 #define THREADS 4
 #define STEPS 1500
 #define BLOCKS 24
 #define GRAPHS 6
+#define PAGES 6
+#define IMPORTS 3
+#define PLACES (PAGES + IMPORTS)
 
 struct block {
     char *start;       /* NULL: none was allocated */
@@ -23,12 +31,31 @@ struct block {
     bool pooled;       /* of the thread's pool */
 };
 
+/* A page of the thread's range, or one of its imports. */
+struct place {
+    char *start;
+    uint64_t turn; /* how often it has ended */
+    bool there;    /* it is committed, or imported */
+};
+
+/* How a node refers to a place. */
+enum way { AS_A_PARAMETER, AS_A_TARGET, IN_A_STRUCTURE };
+
+/* A node with a place's address, and what the place was when the graph was remembered. */
+struct outside_use {
+    const struct place *place;
+    struct place then;
+    enum way way;
+};
+
 struct graph {
     cu_graph graph; /* NULL: it was destroyed, and only the executable is left */
     cu_graph_exec exec;
     uint64_t number; /* 0: there is no graph */
     struct block *blocks[BLOCKS];
     int count;
+    struct outside_use uses[PLACES]; /* the nodes behind those of blocks and the structure */
+    int use_count;
 };
 
 struct worker {
@@ -37,6 +64,10 @@ struct worker {
     tarn_pool *pool;
     struct block *blocks[BLOCKS]; /* never freed: graphs have their addresses */
     struct graph graphs[GRAPHS];
+    tarn_range *range;
+    struct place places[PLACES]; /* the pages of the range, and the imports */
+    char *exported[IMPORTS];     /* blocks, and their shares */
+    tarn_share *shares[IMPORTS];
     struct found found;
 };
 
@@ -106,6 +137,163 @@ static void drop_block(struct worker *worker)
     *place = NULL;
 }
 
+/* ---- Pages and imports ---- */
+
+static void range_begin(struct worker *worker)
+{
+    tarn_range_info info = {.size = sizeof info};
+    OK(tarn_range_create(NULL, (size_t)PAGES * 2 * MIB, &worker->range));
+    OK(tarn_range_info_get(worker->range, &info));
+    CHECK(info.page == 2 * MIB);
+    for (int i = 0; i < PAGES; i++)
+        worker->places[i].start = (char *)info.address + (size_t)i * info.page;
+}
+
+static void flip_page(struct worker *worker, int index)
+{
+    struct place *page = &worker->places[index];
+    size_t offset = (size_t)index * 2 * MIB;
+    if (page->there)
+        OK(tarn_range_decommit(worker->range, offset, 2 * MIB, worker->stream));
+    else
+        OK(tarn_range_commit(worker->range, offset, 2 * MIB, worker->stream));
+    page->turn += page->there;
+    page->there = !page->there;
+}
+
+static void flip_import(struct worker *worker, int index)
+{
+    struct place *import = &worker->places[PAGES + index];
+    if (import->there)
+        OK(tarn_import_close(import->start));
+    else
+        OK(tarn_import(worker->shares[index], 0, (void **)&import->start));
+    import->turn += import->there;
+    import->there = !import->there;
+}
+
+/* Ends all pages, and often begins a range in the same place. */
+static void replace_range(struct worker *worker)
+{
+    for (int i = 0; i < PAGES; i++)
+        if (worker->places[i].there)
+            flip_page(worker, i);
+    OK(tarn_range_destroy(worker->range));
+    range_begin(worker);
+}
+
+static void flip(struct worker *worker)
+{
+    int index = (int)below(worker, PLACES);
+    if (index >= PAGES)
+        flip_import(worker, index - PAGES);
+    else if (below(worker, 16))
+        flip_page(worker, index);
+    else
+        replace_range(worker);
+}
+
+/* The share of a block, as another process has it. */
+static tarn_share *sent(char *block)
+{
+    int sockets[2];
+    tarn_share *share, *received;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    OK(tarn_export(block, &share));
+    OK(tarn_share_send(sockets[0], share));
+    OK(tarn_share_receive(sockets[1], &received));
+    OK(tarn_share_close(share));
+    CHECK(close(sockets[0]) == 0 && close(sockets[1]) == 0);
+    return received;
+}
+
+static void places_begin(struct worker *worker)
+{
+    range_begin(worker);
+    for (int i = 0; i < IMPORTS; i++) {
+        worker->exported[i] = alloc_on(worker->stream, 2 * MIB);
+        worker->shares[i] = sent(worker->exported[i]);
+    }
+}
+
+static void places_end(struct worker *worker)
+{
+    for (int i = 0; i < PAGES; i++)
+        if (worker->places[i].there)
+            flip_page(worker, i);
+    for (int i = 0; i < IMPORTS; i++) {
+        if (worker->places[PAGES + i].there)
+            flip_import(worker, i);
+        OK(tarn_share_close(worker->shares[i]));
+        OK(tarn_free(worker->exported[i]));
+    }
+    OK(tarn_range_destroy(worker->range));
+}
+
+static void add_use(struct worker *worker, struct graph *graph, const struct place *place)
+{
+    const void *fields[8] = {place->start};
+    /* a structure's field without memory, then and later, is no finding: no book tells that */
+    enum way way = (enum way)below(worker, place->there ? 3 : 2);
+    if (way == AS_A_PARAMETER)
+        add_one(graph->graph, place->start);
+    else if (way == AS_A_TARGET)
+        add_fill(graph->graph, place->start, 64);
+    else
+        add_packed(graph->graph, fields, NULL);
+    graph->uses[graph->use_count++] = (struct outside_use){place, *place, way};
+}
+
+/* What the book says of a node. */
+static tarn_graph_certainty certainty_by_book(const struct outside_use *use)
+{
+    static const tarn_graph_certainty of_gone[] = {[AS_A_PARAMETER] = TARN_GRAPH_LIKELY,
+                                                   [AS_A_TARGET] = TARN_GRAPH_CERTAIN,
+                                                   [IN_A_STRUCTURE] = TARN_GRAPH_PERHAPS};
+    bool lasts = use->then.there && use->place->there && use->place->turn == use->then.turn;
+    return lasts ? TARN_GRAPH_NO_FINDING : of_gone[use->way];
+}
+
+/* Whether what was found at a node is what the book says; NULL: nothing was. */
+static void check_use(const struct outside_use *use, const tarn_graph_reference *it)
+{
+    CHECK((it ? it->certainty : TARN_GRAPH_NO_FINDING) == certainty_by_book(use));
+    if (!it)
+        return;
+    CHECK(it->address == use->then.start && !it->block && it->state != TARN_GRAPH_LIVE);
+    if (use->place->there && use->place->start == use->then.start)
+        CHECK(it->state == TARN_GRAPH_CHANGED); /* the same place again */
+}
+
+static void check_uses(const struct graph *graph, const struct found *found)
+{
+    const tarn_graph_reference *by_use[PLACES] = {NULL};
+    size_t first = (size_t)graph->count + 1;
+    for (size_t i = 0; i < found->count; i++)
+        if (found->list[i].node >= first) {
+            CHECK(found->list[i].node - first < (size_t)graph->use_count);
+            CHECK(!by_use[found->list[i].node - first]);
+            by_use[found->list[i].node - first] = &found->list[i];
+        }
+    for (int i = 0; i < graph->use_count; i++)
+        check_use(&graph->uses[i], by_use[i]);
+}
+
+/* The summary adds up what was told. */
+static void check_sums(const struct found *found)
+{
+    size_t count[TARN_GRAPH_CERTAIN + 1] = {0};
+    const tarn_graph_summary *summary = &found->summary;
+    for (size_t i = 0; i < found->count; i++)
+        count[found->list[i].certainty]++;
+    CHECK(summary->certain == count[TARN_GRAPH_CERTAIN] && count[TARN_GRAPH_NO_FINDING] == 0);
+    CHECK(summary->likely == count[TARN_GRAPH_LIKELY]);
+    CHECK(summary->perhaps == count[TARN_GRAPH_PERHAPS] && summary->unseen == 0);
+    CHECK(summary->verdict == (found->count ? TARN_GRAPH_SUSPICIOUS : TARN_GRAPH_CLEAN));
+}
+
+/* ---- Graphs ---- */
+
 static void destroy(struct graph *graph)
 {
     if (graph->graph)
@@ -131,6 +319,10 @@ static void make_graph(struct worker *worker)
     for (int i = 0; i < 8; i++)
         fields[i] = atomic_load(&lately[below(worker, 64)]);
     add_packed(graph->graph, fields, NULL);
+    /* the place of a closed import may be another thread's by now */
+    for (int i = 0; i < PLACES; i++)
+        if ((i < PAGES || worker->places[i].there) && below(worker, 2))
+            add_use(worker, graph, &worker->places[i]);
     OK(tarn_graph_remember(graph->graph, &graph->number));
     if (below(worker, 2)) {
         CU(cu.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0));
@@ -152,6 +344,8 @@ static void check_graph(struct worker *worker, struct graph *graph, bool sleeps)
     found->summary = (tarn_graph_summary){.size = sizeof found->summary};
     OK(tarn_graph_check(graph->graph, &options, note, found, &found->summary));
     CHECK(found->summary.remembered && found->summary.unproven == 0);
+    check_uses(graph, found);
+    check_sums(found);
     bool listed[BLOCKS] = {false};
     for (size_t i = 0; i < found->count; i++)
         if (found->list[i].node < (size_t)graph->count) {
@@ -186,7 +380,7 @@ static void *work(void *argument)
     struct worker *worker = argument;
     OK(tarn_device_set(0));
     for (int step = 0; step < STEPS; step++)
-        switch (below(worker, 16)) {
+        switch (below(worker, 18)) {
         case 0:
             make_graph(worker);
             break;
@@ -205,9 +399,13 @@ static void *work(void *argument)
             break;
         case 5:
         case 6:
+            flip(worker);
+            break;
         case 7:
         case 8:
         case 9:
+        case 10:
+        case 11:
             drop_block(worker);
             break;
         default:
@@ -218,6 +416,7 @@ static void *work(void *argument)
     for (int i = 0; i < BLOCKS; i++)
         if (worker->blocks[i] && !atomic_load(&worker->blocks[i]->freed))
             free_block(worker->blocks[i]);
+    places_end(worker);
     return NULL;
 }
 
@@ -226,12 +425,14 @@ static void threads_find_what_is_gone(void)
     const char *seed = getenv("TARN_SEED");
     uint64_t number = seed ? strtoull(seed, NULL, 0) : 36;
     pthread_t threads[THREADS];
-    host_start_with(1, 512 * MIB);
+    host_start_with(1, 1024 * MIB);
     cuda_calls_load();
+    OK(tarn_export_enable(0));
     for (int i = 0; i < THREADS; i++) {
         workers[i].state = (number * THREADS + (uint64_t)i + 1) * UINT64_C(0x9e3779b97f4a7c15);
         workers[i].stream = lease(0);
         workers[i].pool = pool_with((tarn_pool_options){0});
+        places_begin(&workers[i]);
         CHECK(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++)

@@ -30,7 +30,7 @@ struct host_hold {
 };
 
 static struct host_graph *graphs;
-static uint64_t walks;
+static uint64_t walks, nodes_made;
 static struct host_hold *leaving;               /* of graphs that were destroyed */
 static struct host_hold *due, **due_end = &due; /* to be notified, oldest first */
 
@@ -232,6 +232,7 @@ tarn_status host_graph_add_locked(const char *call, struct host_graph *graph,
                       call);
     }
     node->live = true;
+    node->number = ++nodes_made;
     node->graph = graph;
     node->branch = stream->branch;
     node->op = *op;

@@ -103,6 +103,7 @@ void host_captures_finish_locked(void);
 struct host_node {
     struct host_node *next, *previous; /* in the graph, in the order of recording */
     bool live;
+    uint64_t number; /* no other node has it, now or later */
     struct host_graph *graph;
     unsigned branch;          /* the stream that it was recorded on */
     struct host_op op;        /* in timed work, `due` is its duration */
