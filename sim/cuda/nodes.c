@@ -3,8 +3,8 @@
 
 /* The nodes of the simulated libcuda's graphs: their kinds, their parameters, and graphs that are
  * built node by node. What the host device does not store is noted by common/nodes.c. Kernel nodes,
- * embedded graphs, bodies of conditional nodes, batches and frees do nothing in a launch. An embedded graph is the caller's own
- * graph with one more holder, not a copy. */
+ * embedded graphs, bodies of conditional nodes, batches and frees do nothing in a launch. An
+ * embedded graph is the caller's own graph with one more holder, not a copy. */
 #include "common/nodes.h"
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
