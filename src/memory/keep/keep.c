@@ -6,7 +6,7 @@
  * fail comes before the pool can be found by others; after a failure the owner still has all.
  *
  * A pool that is only read has its segments mapped, and none in a heap: to the rest of tarn it is
- * empty. Its records of sealed blocks follow the layout, which another process writes. */
+ * empty (reader.c). */
 #include "memory/keep/keep.h"
 #include "base/file.h"
 #include "base/pages.h"
@@ -14,6 +14,8 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "memory/growth/segment.h"
+#include "memory/keep/reader.h"
+#include "memory/keep/seals.h"
 #include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
@@ -25,32 +27,7 @@
 #define WINDOW_FACTOR 2 /* of the device's memory: room among segments of different sizes */
 #define NAMES_BYTES (LAYOUT_BLOCKS * sizeof(struct seal *))
 
-/* A sealed block of this process. */
-struct seal {
-    struct tree_node by_offset;
-    struct seal *next; /* of those whose names have the same hash */
-    uint64_t offset, bytes;
-    size_t place;    /* in the layout */
-    uint64_t number; /* no other seal of the pool ever has it */
-    char name[TARN_KEEP_NAME_BYTES];
-    unsigned char data[TARN_KEEP_DATA_BYTES];
-};
-
-#define SEAL_OF(node) TREE_ENTRY(node, struct seal, by_offset)
-
 static struct object_pool keeps_of_pools = OBJECT_POOL(struct keep);
-static struct object_pool seals = OBJECT_POOL(struct seal);
-
-static int by_offset(const struct tree_node *a, const struct tree_node *b)
-{
-    uint64_t x = SEAL_OF(a)->offset, y = SEAL_OF(b)->offset;
-    return x < y ? -1 : x > y;
-}
-
-static bool is_from(const struct tree_node *node, uint64_t offset)
-{
-    return SEAL_OF(node)->offset >= offset;
-}
 
 /* Options -------------------------------------------------------------------------------------- */
 
@@ -104,65 +81,6 @@ static tarn_status check_device(const struct device *device, const tarn_keep_opt
 
 /* Sealed blocks -------------------------------------------------------------------------------- */
 
-/* Copies of the sealed blocks of a layout, by offset: another process could still write to it. */
-struct sealed {
-    struct layout_block *list; /* `state` is the index of its place */
-    size_t count, bytes;
-};
-
-static int compare(const void *a, const void *b)
-{
-    const struct layout_block *x = a, *y = b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-static bool has_place(const struct keep *keep, size_t place)
-{
-    return keep->taken[place / 64] >> place % 64 & 1;
-}
-
-/* Those of which this process has no record. */
-static tarn_status sealed_read(const struct keep *keep, struct sealed *sealed)
-{
-    size_t room = layout_used(keep->layout);
-    if (!room)
-        return TARN_OK;
-    sealed->list = pages_map(room * sizeof *sealed->list);
-    if (!sealed->list)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu sealed blocks", room);
-    for (size_t i = 0; i < room; i++) {
-        const struct layout_block *place = &keep->layout->blocks[i];
-        struct layout_block *copy = &sealed->list[sealed->count];
-        if (has_place(keep, i) || !layout_read(place, copy))
-            continue;
-        atomic_init(&copy->state, (uint32_t)i);
-        sealed->count++;
-    }
-    sealed->bytes = room * sizeof *sealed->list;
-    qsort(sealed->list, sealed->count, sizeof *sealed->list, compare);
-    return TARN_OK;
-}
-
-static void sealed_end(struct sealed *sealed)
-{
-    if (sealed->list)
-        pages_unmap(sealed->list, sealed->bytes);
-}
-
-static uint64_t usable(uint64_t bytes)
-{
-    uint64_t whole = bytes ? bytes : 1;
-    return (whole + TARN_BLOCK_UNIT - 1) & ~(uint64_t)(TARN_BLOCK_UNIT - 1);
-}
-
-static bool lies_in(const struct keep_piece *piece, const struct layout_block *block)
-{
-    return piece && block->offset >= piece->offset && block->offset % TARN_BLOCK_UNIT == 0 &&
-           block->offset - piece->offset < piece->size && block->name[0] &&
-           block->bytes <= piece->size &&
-           usable(block->bytes) <= piece->size - (block->offset - piece->offset);
-}
-
 /* Whether each block lies in one segment, behind the block before it. */
 static tarn_status sealed_check(const struct keep *keep, const struct sealed *sealed)
 {
@@ -174,12 +92,12 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
                keep->pieces[at].offset + keep->pieces[at].size <= block->offset)
             at++;
         const struct keep_piece *piece = at < keep->piece_count ? &keep->pieces[at] : NULL;
-        if (!lies_in(piece, block) || block->offset < end)
+        if (!sealed_lies_in(piece, block) || block->offset < end)
             return failed(TARN_ERROR_SYSTEM,
                           "block \"%s\" of pool %s lies in no segment of the pool: its layout is "
                           "broken; tarn keep --drop %s gives the memory up",
                           block->name, keep->name, keep->name);
-        end = block->offset + usable(block->bytes);
+        end = block->offset + sealed_usable(block->bytes);
     }
     return TARN_OK;
 }
@@ -237,7 +155,7 @@ static tarn_status keep_make(struct device *device, const char *name,
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
     mutex_init(&keep->lock, LOCK_KEEP);
-    keep->seals.order = by_offset;
+    keep->seals.order = seals_by_offset;
     keep->device = device;
     keep->reads = options->read;
     keep->writable = !keep->reads || !driver->set_read;
@@ -255,59 +173,6 @@ static tarn_status keep_make(struct device *device, const char *name,
     if (status)
         give_up(keep, NULL, 0);
     return status;
-}
-
-/* The list of the seals whose names have the same hash (FNV-1a). */
-static struct seal **list_of(const struct keep *keep, const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *letter = name; *letter; letter++)
-        hash = (hash ^ (unsigned char)*letter) * 0x100000001b3u;
-    return &keep->names[(hash ^ hash >> 32) % LAYOUT_BLOCKS];
-}
-
-static struct seal *seal_named_locked(const struct keep *keep, const char *name)
-{
-    struct seal *seal = *list_of(keep, name);
-    while (seal && strcmp(seal->name, name) != 0)
-        seal = seal->next;
-    return seal;
-}
-
-static struct seal *seal_at_locked(const struct keep *keep, uint64_t offset)
-{
-    struct tree_node *node = tree_find_first(&keep->seals, is_from, offset);
-    return node && SEAL_OF(node)->offset == offset ? SEAL_OF(node) : NULL;
-}
-
-static void seal_enter_locked(struct keep *keep, struct seal *seal,
-                              const struct layout_block *block, size_t place)
-{
-    seal->offset = block->offset;
-    seal->bytes = block->bytes;
-    seal->place = place;
-    seal->number = layout_number(place, block);
-    memcpy(seal->name, block->name, sizeof seal->name);
-    memcpy(seal->data, block->data, sizeof seal->data);
-    keep->taken[place / 64] |= UINT64_C(1) << place % 64;
-    tree_insert(&keep->seals, &seal->by_offset);
-    struct seal **list = list_of(keep, seal->name);
-    seal->next = *list;
-    *list = seal;
-    keep->seal_count++;
-}
-
-/* It is the caller's to free, without a lock. */
-static struct seal *forget_locked(struct keep *keep, struct seal *seal)
-{
-    struct seal **list = list_of(keep, seal->name);
-    while (*list != seal)
-        list = &(*list)->next;
-    *list = seal->next;
-    keep->taken[seal->place / 64] &= ~(UINT64_C(1) << seal->place % 64);
-    tree_remove(&keep->seals, &seal->by_offset);
-    keep->seal_count--;
-    return seal;
 }
 
 /* The seals of this process for the blocks of the layout. */
@@ -328,137 +193,6 @@ static tarn_status seals_make(struct keep *keep, const struct sealed *sealed)
     return TARN_OK;
 }
 
-/* Reading beside ------------------------------------------------------------------------------- */
-
-tarn_status keep_refuse_reader(const struct keep *keep, const char *what)
-{
-    if (!keep->reads)
-        return TARN_OK;
-    return failed(TARN_ERROR_NOT_SUPPORTED,
-                  "%s: pool %s is only read by this process; the process that has it, by "
-                  "tarn_pool_keep() without `read`, can do that",
-                  what, keep->name);
-}
-
-static bool is_reachable(struct keep *keep, const struct layout_block *block)
-{
-    bool found = false;
-    mutex_lock(&keep->lock);
-    for (unsigned i = 0; !found && i < keep->piece_count; i++)
-        found = keep->pieces[i].kept && lies_in(&keep->pieces[i], block);
-    mutex_unlock(&keep->lock);
-    return found;
-}
-
-/* Removes the records of what is no longer sealed. */
-static void forget_old(struct keep *keep)
-{
-    struct seal *old = NULL;
-    mutex_lock(&keep->lock);
-    for (struct tree_node *node = tree_first(&keep->seals); node;) {
-        struct seal *seal = SEAL_OF(node);
-        node = tree_next(node);
-        if (layout_has(keep->layout, seal->place, seal->number))
-            continue;
-        (void)forget_locked(keep, seal);
-        seal->next = old;
-        old = seal;
-    }
-    mutex_unlock(&keep->lock);
-    for (struct seal *next; old; old = next) {
-        next = old->next;
-        object_free(&seals, old);
-    }
-}
-
-/* Makes records of what is newly sealed. Where another block has the name or the addresses, it had
- * its seal before, and a later change says so. */
-static tarn_status follow(struct keep *keep, const struct sealed *sealed)
-{
-    size_t hidden = 0;
-    for (size_t i = 0; i < sealed->count; i++) {
-        const struct layout_block *block = &sealed->list[i];
-        if (!is_reachable(keep, block)) {
-            hidden++;
-            continue;
-        }
-        struct seal *seal = object_alloc(&seals);
-        if (!seal)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a seal");
-        mutex_lock(&keep->lock);
-        bool taken = seal_named_locked(keep, block->name) || seal_at_locked(keep, block->offset);
-        if (!taken)
-            seal_enter_locked(keep, seal, block,
-                              atomic_load_explicit(&block->state, memory_order_relaxed));
-        mutex_unlock(&keep->lock);
-        if (taken)
-            object_free(&seals, seal);
-    }
-    mutex_lock(&keep->lock);
-    keep->hidden = hidden;
-    mutex_unlock(&keep->lock);
-    return TARN_OK;
-}
-
-/* Brings the records of a reader up to date. What was sealed when it begins is there when it ends,
- * unless it has been unsealed. */
-static tarn_status look_locked(struct keep *keep)
-{
-    struct sealed sealed = {0};
-    uint64_t changes = atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
-    forget_old(keep);
-    tarn_status status = sealed_read(keep, &sealed);
-    if (!status &&
-        atomic_load_explicit(&keep->layout->segments, memory_order_acquire) != keep->looked_at)
-        status = owner_look_locked(keep);
-    if (!status)
-        status = follow(keep, &sealed);
-    if (!status) {
-        mutex_lock(&keep->lock);
-        keep->read = changes;
-        mutex_unlock(&keep->lock);
-    }
-    sealed_end(&sealed);
-    return status;
-}
-
-static tarn_status look(struct keep *keep)
-{
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    mutex_lock(&keep->talking);
-    tarn_status status = look_locked(keep);
-    mutex_unlock(&keep->talking);
-    return status;
-}
-
-/* If the owner does not answer, what it has given up is not known, and stays. */
-tarn_status keep_let_go(const struct store *store)
-{
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct keep *keep = keep_of_store(store);
-    struct error_before before;
-    if (!keep->reads)
-        return TARN_OK;
-    error_attempt_begin(&before);
-    mutex_lock(&keep->talking);
-    (void)owner_look_locked(keep);
-    mutex_unlock(&keep->talking);
-    error_attempt_end(&before, TARN_OK);
-    if (!window_has_old(keep))
-        return TARN_OK;
-    tarn_status status = device_wait(keep->device, "a trim");
-    if (status)
-        return status;
-    mutex_lock(&keep->talking);
-    status = window_let_go(keep);
-    keep->looked_at = UINT64_MAX;
-    mutex_lock(&keep->lock);
-    keep->read = UNREAD;
-    mutex_unlock(&keep->lock);
-    mutex_unlock(&keep->talking);
-    return status;
-}
-
 /* Enters segments as free memory of a heap, and takes the sealed blocks out of it: the first
  * `taken`. */
 static tarn_status enter_all(struct keep *keep, struct heap *heap, const struct sealed *sealed,
@@ -474,7 +208,7 @@ static tarn_status enter_all(struct keep *keep, struct heap *heap, const struct 
     for (*taken = 0; !status && *taken < sealed->count; *taken += !status) {
         const struct layout_block *sealed_block = &sealed->list[*taken];
         tarn_pool_block block = {.address = (void *)(keep->base + sealed_block->offset),
-                                 .usable_size = usable(sealed_block->bytes),
+                                 .usable_size = sealed_usable(sealed_block->bytes),
                                  .requested = sealed_block->bytes};
         status = block_take_at(heap, &block, 0, &last);
     }
@@ -539,7 +273,7 @@ static tarn_status build(struct keep *keep, const tarn_keep_options *options, st
     pool_begin(keep->pool);
     status = window_enter(keep);
     if (keep->reads)
-        return status ? status : look(keep);
+        return status ? status : reader_look(keep);
     if (!status)
         status = heap_of(&keep->pool->store, stream, &heap);
     return status ? status : enter_all(keep, heap, sealed, taken);
@@ -639,7 +373,7 @@ static struct seal *unseal_locked(struct keep *keep, uint64_t offset)
     if (!seal)
         return NULL;
     layout_unseal(keep->layout, seal->place);
-    return forget_locked(keep, seal);
+    return seal_forget_locked(keep, seal);
 }
 
 static bool unseal(struct keep *keep, uintptr_t address)
@@ -769,18 +503,6 @@ static tarn_status seal_block(struct store *store, const tarn_block_info *info, 
     return status;
 }
 
-/* Says of a pointer that was not found whether it is in a pool that is only read. */
-static tarn_status refuse_read(tarn_status status, const void *pointer)
-{
-    char name[TARN_KEEP_NAME_BYTES];
-    if (status != TARN_ERROR_INVALID_POINTER || !window_reads((uintptr_t)pointer, name))
-        return status;
-    return failed(TARN_ERROR_INVALID_POINTER,
-                  "%p is in pool %s, which this process only reads: the process that has the pool "
-                  "seals and unseals",
-                  pointer, name);
-}
-
 static tarn_status wait_for(tarn_event *event)
 {
     tarn_status status = event ? event_check(event) : TARN_OK;
@@ -808,7 +530,7 @@ tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const vo
     if (!status)
         return TARN_OK;
     object_free(&seals, sealing.seal);
-    return refuse_read(status, pointer);
+    return reader_refuse(status, pointer);
 }
 
 static tarn_status unseal_block(struct store *store, const tarn_block_info *info, void *argument)
@@ -824,36 +546,8 @@ tarn_status tarn_pool_block_unseal(const void *pointer)
 {
     tarn_status status = memory_ready();
     if (!status)
-        status = refuse_read(pointer_do(pointer, unseal_block, &pointer), pointer);
+        status = reader_refuse(pointer_do(pointer, unseal_block, &pointer), pointer);
     return status;
-}
-
-static void find_locked(const struct keep *keep, const char *name, tarn_sealed_block *found)
-{
-    const struct seal *seal = seal_named_locked(keep, name);
-    if (!seal || (keep->reads && !layout_has(keep->layout, seal->place, seal->number)))
-        return;
-    found->pointer = (void *)(keep->base + seal->offset);
-    found->bytes = seal->bytes;
-    found->seal = seal->number;
-    memcpy(found->data, seal->data, sizeof found->data);
-}
-
-/* A reader's find. After a look, a change that came meanwhile is none that it has to see. */
-static tarn_status find_beside(struct keep *keep, const char *name, tarn_sealed_block *found)
-{
-    for (bool looked = false;; looked = true) {
-        mutex_lock(&keep->lock);
-        bool read = looked ? keep->read != UNREAD
-                           : keep->read ==
-                                 atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
-        if (read)
-            find_locked(keep, name, found);
-        mutex_unlock(&keep->lock);
-        tarn_status status = read ? TARN_OK : look(keep);
-        if (read || status)
-            return status;
-    }
 }
 
 static tarn_status not_found(struct keep *keep, const char *name)
@@ -883,10 +577,10 @@ tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name, tarn_sealed_
     if (!keep)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not one of tarn_pool_keep()");
     tarn_sealed_block found = {.size = sizeof found};
-    status = keep->reads ? find_beside(keep, name, &found) : TARN_OK;
+    status = keep->reads ? reader_find(keep, name, &found) : TARN_OK;
     if (!keep->reads) {
         mutex_lock(&keep->lock);
-        find_locked(keep, name, &found);
+        seal_find_locked(keep, name, &found);
         mutex_unlock(&keep->lock);
     }
     if (!status && !found.pointer)
