@@ -530,7 +530,7 @@ tarn_status tarn_pool_block_seal(const void *pointer, const char *name, const vo
     if (!status)
         return TARN_OK;
     object_free(&seals, sealing.seal);
-    return reader_refuse(status, pointer);
+    return status;
 }
 
 static tarn_status unseal_block(struct store *store, const tarn_block_info *info, void *argument)
@@ -545,9 +545,7 @@ static tarn_status unseal_block(struct store *store, const tarn_block_info *info
 tarn_status tarn_pool_block_unseal(const void *pointer)
 {
     tarn_status status = memory_ready();
-    if (!status)
-        status = reader_refuse(pointer_do(pointer, unseal_block, &pointer), pointer);
-    return status;
+    return status ? status : pointer_do(pointer, unseal_block, &pointer);
 }
 
 static tarn_status not_found(struct keep *keep, const char *name)

@@ -144,6 +144,8 @@ void keep_forget_all(const struct store *store);
 tarn_status keep_refuse_suspend(const struct store *store, const char *what);
 /* Fails if the pool is only read. */
 tarn_status keep_refuse_reader(const struct keep *keep, const char *what);
+/* Fails, and says what to do, if an address is in a pool that is only read. */
+tarn_status keep_refuse_pointer(uintptr_t address);
 /* Unmaps what a reader still has of the memory that the pool has given up. */
 tarn_status keep_let_go(const struct store *store);
 /* Removes the seal of a block that is being freed. Heap lock. */

@@ -143,15 +143,16 @@ tarn_status keep_let_go(const struct store *store)
     return status;
 }
 
-tarn_status reader_refuse(tarn_status status, const void *pointer)
+tarn_status keep_refuse_pointer(uintptr_t address)
 {
     char name[TARN_KEEP_NAME_BYTES];
-    if (status != TARN_ERROR_INVALID_POINTER || !window_reads((uintptr_t)pointer, name))
-        return status;
+    if (!window_reads(address, name))
+        return TARN_OK;
     return failed(TARN_ERROR_INVALID_POINTER,
-                  "%p is in pool %s, which this process only reads: the process that has the pool "
-                  "seals and unseals",
-                  pointer, name);
+                  "%p is in the kept pool %s, which this process only reads: the process that has "
+                  "the pool frees, seals and unseals its blocks; tarn_pool_release() of this "
+                  "process's pool lets go of all of them",
+                  (void *)address, name);
 }
 
 /* After a look, a change that came meanwhile is none that it has to see. */

@@ -12,7 +12,5 @@
 tarn_status reader_look(struct keep *keep);
 /* A reader's find. */
 tarn_status reader_find(struct keep *keep, const char *name, tarn_sealed_block *found);
-/* Says of a pointer that was not found whether it is in a pool that is only read. */
-tarn_status reader_refuse(tarn_status status, const void *pointer);
 
 #endif

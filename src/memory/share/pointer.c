@@ -17,6 +17,9 @@ static tarn_status not_a_block(uintptr_t address)
         return import_refuse(address);
     if (range_has(address))
         return range_refuse(address);
+    tarn_status status = hooks.keep_refuse_pointer(address);
+    if (status)
+        return status;
     if ((arena_at(address) || segment_has(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in tarn's memory, but no block is live there: it was freed before, "
