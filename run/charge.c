@@ -279,6 +279,32 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
     log_write(block, charge->stream, stack_of(charge->caller), BOOK_ALLOC);
 }
 
+bool charge_taken_over(unsigned device, uint64_t piece, uint64_t size, void *caller)
+{
+    struct block old, block = {.kind = RUN_VIRTUAL,
+                               .space = SPACE_PIECE,
+                               .device = (uint8_t)device,
+                               .key = piece,
+                               .size = size,
+                               .references = 1};
+    if (device >= book->devices)
+        return false;
+    block.site = (uint16_t)site_of(caller);
+    if (!blocks_put(&block, &old)) {
+        atomic_fetch_add(&book->unfollowed, 1);
+        return false;
+    }
+    if (old.space)
+        charge_free(&old, NULL);
+    if (book->exact) {
+        atomic_fetch_add(&book->device[device].used, size);
+        group_expect(device, size);
+    }
+    enter(&block);
+    log_write(&block, NULL, stack_of(caller), BOOK_ALLOC);
+    return true;
+}
+
 bool charge_pooled(struct block *block, run_stream stream, void *caller)
 {
     struct block old;

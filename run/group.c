@@ -53,7 +53,7 @@ static struct group *map(int file)
 static bool take_slot(struct group *group, int file)
 {
     for (unsigned i = 0; i < GROUP_SLOTS; i++) {
-        if (!group_lock(file, (long)i, F_WRLCK))
+        if (!group_take(file, i))
             continue;
         /* the slot may still have the figures of a process that has ended */
         group_empty(&group->slot[i]);
@@ -124,6 +124,11 @@ static struct group_amount *amount_of(unsigned device)
     return row < BOOK_DEVICES ? &own.group->slot[own.slot].device[row] : NULL;
 }
 
+int group_slot(void)
+{
+    return own.group ? (int)own.slot : -1;
+}
+
 bool group_has(unsigned device)
 {
     return amount_of(device) != NULL;
@@ -148,6 +153,22 @@ void group_subtract(unsigned device, uint64_t size)
     struct group_amount *amount = amount_of(device);
     if (amount)
         subtract(&amount->used, size);
+}
+
+void group_expect(unsigned device, uint64_t size)
+{
+    struct group_amount *amount = amount_of(device);
+    if (amount)
+        atomic_fetch_add(&amount->pending, size);
+}
+
+void group_expected(unsigned device, uint64_t size)
+{
+    struct group_amount *amount = amount_of(device);
+    if (!amount)
+        return;
+    atomic_fetch_add(&amount->used, size);
+    subtract(&amount->pending, size);
 }
 
 /* The mapping keeps the file's description open, so this process's lock lasts even if the program

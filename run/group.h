@@ -10,7 +10,12 @@
  * the sum fits the limit, the size moves to `used`. Two processes that ask at once see each other's
  * `pending`, so together they never pass the limit. Both may find that the sum does not fit; then
  * both take their sizes back and try again. A reader loads `pending` before `used`, and a writer
- * adds to `used` before it subtracts from `pending`, so a sum never misses an amount. */
+ * adds to `used` before it subtracts from `pending`, so a sum never misses an amount.
+ *
+ * Memory of kept pools outlives its process. Their owner, `tarn keep`, has a slot too, in which it
+ * counts what no process counts. While a process counts memory that the owner keeps, the owner has
+ * a claim on the process's slot: nobody empties that slot until the owner has counted the memory
+ * itself, and has given up the claim. */
 #ifndef TARN_RUN_GROUP_H
 #define TARN_RUN_GROUP_H
 
@@ -21,7 +26,12 @@
 #define GROUP_MAGIC UINT64_C(0x3170756f72677472)
 #define RUN_GROUP_VARIABLE "TARN_RUN_GROUP" /* path of the group's file */
 
-enum { GROUP_SLOTS = 1024, GROUP_NAME = 64, GROUP_LIMITS = 512 };
+enum {
+    GROUP_SLOTS = 1024,
+    GROUP_CLAIMS = 2 * GROUP_SLOTS, /* the byte for claims on slot 0; owners lock it to read */
+    GROUP_NAME = 64,
+    GROUP_LIMITS = 512
+};
 
 struct group_amount {
     _Atomic uint64_t pending, used; /* bytes */
@@ -75,6 +85,24 @@ static inline bool group_lock(int file, long byte, short type)
     return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
+/* Whether another open file holds a lock on a byte. */
+static inline bool group_is_locked(int file, long byte)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* Locks a slot. False if its process lives, or an owner has a claim on it. */
+static inline bool group_take(int file, unsigned slot)
+{
+    if (!group_lock(file, (long)slot, F_WRLCK))
+        return false;
+    if (!group_is_locked(file, (long)GROUP_CLAIMS + (long)slot))
+        return true;
+    (void)group_lock(file, (long)slot, F_UNLCK);
+    return false;
+}
+
 static inline void group_empty(struct group_slot *slot)
 {
     for (unsigned i = 0; i < BOOK_DEVICES; i++) {
@@ -91,8 +119,7 @@ static inline void group_reap(struct group *group, int file, unsigned own)
 {
     uint32_t slots = atomic_load(&group->slots);
     for (unsigned i = 0; i < slots && i < GROUP_SLOTS; i++)
-        if (i != own && atomic_load(&group->slot[i].process) &&
-            group_lock(file, (long)i, F_WRLCK)) {
+        if (i != own && atomic_load(&group->slot[i].process) && group_take(file, i)) {
             group_empty(&group->slot[i]);
             (void)group_lock(file, (long)i, F_UNLCK);
         }

@@ -44,6 +44,12 @@ RUN_HOOK_LIST(X)
 void real_find(void);
 /* The path by which this library needs the real driver; empty if it needs none. */
 HOOK const char *tarn_run_driver(void);
+/* Called by a tarn in the process. An imported piece of a kept pool counts as the process's: true if
+ * it was counted. When the pool's owner has been told, the group counts these bytes too. The
+ * process's slot in its group; -1: none. */
+HOOK bool tarn_run_takes_over(int device, uint64_t piece, uint64_t size);
+HOOK void tarn_run_has_taken_over(int device, uint64_t size);
+HOOK int tarn_run_slot(void);
 
 /* Calls the real function of a row, for a hook. Gives 500 ("not found") if the driver has none; in
  * that case the resolver does not return the hook either. */
@@ -222,6 +228,9 @@ void charge_segment_free(unsigned device, uint64_t size);
 void charges_begin(void);
 /* Bytes of a device in use; exact if book->exact is set. */
 uint64_t charge_used(unsigned device);
+/* Counts an imported piece of a kept pool as this process's, even beyond the limit: the memory is
+ * there. In the group it is expected. False: it was not counted. */
+bool charge_taken_over(unsigned device, uint64_t piece, uint64_t size, void *caller);
 /* Frees, in the book, all blocks that end with a context. */
 void charge_drop(run_context context);
 
@@ -253,6 +262,12 @@ bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t lim
  * returned. */
 void group_add(unsigned device, uint64_t size);
 void group_subtract(unsigned device, uint64_t size);
+/* This process's slot in its group; -1: it is in none. */
+int group_slot(void);
+/* Counts bytes that this process has taken over from the owner's slot: group_expect() before the
+ * owner has been told, group_expected() when it counts them no more. */
+void group_expect(unsigned device, uint64_t size);
+void group_expected(unsigned device, uint64_t size);
 /* Bytes of a device that all processes of the group have, with those that no hook saw. */
 uint64_t group_used(unsigned device, uint64_t unseen);
 

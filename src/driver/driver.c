@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Chooses the driver. Owns `driver`, which changes from NULL once, under `choice_lock`. Code that
- * has seen driver_init() succeed reads it without a lock. Vendors' drivers are searched for with no
+/* Chooses the driver. Owns `driver`, which changes from NULL once, under `choice_lock`, and
+ * `driver_counting`, which is set before it. Code that has seen driver_init() succeed reads it without a lock. Vendors' drivers are searched for with no
  * lock held, by each thread that finds none chosen: the loader runs one dlopen() at a time, with
  * constructors, and a constructor may use tarn. */
 #include "driver/driver.h"
@@ -23,6 +23,7 @@
 #include <string.h>
 
 const struct driver *driver;
+struct driver_counting driver_counting;
 
 static mutex choice_lock = MUTEX_INITIALIZER(LOCK_CHOICE);
 static atomic_bool chosen;
@@ -43,10 +44,22 @@ static tarn_status probe_cuda(union found *found, char *why, size_t size)
     return cuda_probe(&found->cuda, why, size);
 }
 
+/* The functions of run/kept.c, if the library is the shim. */
+static void find_counting(const struct loaded *library)
+{
+    struct driver_counting *found = &driver_counting;
+    loader_store(&found->takes_over, loader_symbol(library, "tarn_run_takes_over"));
+    loader_store(&found->has_taken_over, loader_symbol(library, "tarn_run_has_taken_over"));
+    loader_store(&found->slot, loader_symbol(library, "tarn_run_slot"));
+    if (!found->takes_over || !found->has_taken_over || !found->slot)
+        *found = (struct driver_counting){NULL, NULL, NULL};
+}
+
 static void take_cuda(const union found *found)
 {
     cuda = found->cuda;
     loader_store(&machine_simulated, loader_symbol(&cuda.library, "tarn_sim_machine_memory"));
+    find_counting(&cuda.library);
 }
 
 static tarn_status probe_hip(union found *found, char *why, size_t size)
@@ -57,6 +70,7 @@ static tarn_status probe_hip(union found *found, char *why, size_t size)
 static void take_hip(const union found *found)
 {
     hip = found->hip;
+    find_counting(&hip.library);
 }
 
 /* The vendors, in the order in which `auto` tries them. */

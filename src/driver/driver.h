@@ -363,6 +363,17 @@ void driver_finish(void);
 void driver_uuid_print(struct driver_identity *identity, const char *prefix,
                        const unsigned char bytes[16]);
 
+/* What `tarn run` is told of memory that its hooks do not see being created. NULL functions: the
+ * process does not run under it. Set with `driver`. */
+struct driver_counting {
+    /* An imported piece is this process's now. False: it was not counted. */
+    bool (*takes_over)(int device, driver_piece piece, uint64_t size);
+    /* Whoever counted these bytes before counts them no more. */
+    void (*has_taken_over)(int device, uint64_t size);
+    int (*slot)(void); /* of the process in its group; -1: it is in none */
+};
+extern struct driver_counting driver_counting;
+
 extern const struct driver driver_host, driver_cuda, driver_hip;
 
 /* Whether a library from dlopen() can use streams and memory of the HIP driver. Not if it is linked

@@ -258,7 +258,9 @@ static tarn_status map_all(struct keep *keep, const tarn_keep_options *options,
     status = sealed_read(keep, sealed);
     if (!status)
         status = sealed_check(keep, sealed);
-    return status ? status : seals_make(keep, sealed);
+    if (!status)
+        status = seals_make(keep, sealed);
+    return status ? status : owner_count(keep);
 }
 
 /* Makes a pool of it. */

@@ -117,6 +117,10 @@ void owner_leave(struct keep *keep, enum keep_verb verb);
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found);
 /* Then receives its segments, and maps them, unless `status` is a failure, which it returns. */
 tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status);
+/* If the process runs under `tarn run`, has that count the adopted segments as this process's, and
+ * tells the owner so. The pool has not begun. */
+tarn_status owner_count(struct keep *keep);
+uint64_t window_take_over(struct keep *keep); /* the bytes that are counted now */
 /* Asks the owner for the segments again, and maps what is new, for a reader. Holds `talking`. */
 tarn_status owner_look_locked(struct keep *keep);
 /* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with

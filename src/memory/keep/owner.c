@@ -12,6 +12,7 @@
 #include "record/ticks.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -139,6 +140,9 @@ static struct keep_message request_of(const struct keep *keep, enum keep_verb ve
     memcpy(request.name, keep->name, sizeof request.name);
     strncpy(request.driver, driver->name, sizeof request.driver - 1);
     strncpy(request.device, identity.uuid, sizeof request.device - 1);
+    const char *group = secure_getenv("TARN_RUN_GROUP");
+    if (group && strlen(group) < sizeof request.text)
+        memcpy(request.text, group, strlen(group));
     return request;
 }
 
@@ -297,6 +301,35 @@ tarn_status owner_look_locked(struct keep *keep)
     return status;
 }
 
+/* Counting ------------------------------------------------------------------------------------- */
+
+/* A process that is in a group counts what it has of its pools. If the owner refuses that, both
+ * count it. */
+static tarn_status count_locked(struct keep *keep)
+{
+    struct keep_message request = keep_message(KEEP_COUNTS), answer;
+    int slot = driver_counting.slot ? driver_counting.slot() : -1;
+    int files[KEEP_BATCH];
+    if (slot < 0)
+        return TARN_OK;
+    request.slot = (uint32_t)slot;
+    if (!send_locked(keep, &request, NULL, 0))
+        return owner_is_gone(keep, errno);
+    tarn_status status = receive(keep, &answer, files, 0);
+    return status || answer.verb == KEEP_REFUSED ? status : verdict(keep, &answer, KEEP_OK);
+}
+
+tarn_status owner_count(struct keep *keep)
+{
+    uint64_t taken = window_take_over(keep);
+    mutex_lock(&keep->talking);
+    tarn_status status = count_locked(keep);
+    mutex_unlock(&keep->talking);
+    if (taken)
+        driver_counting.has_taken_over(keep->device->number, taken);
+    return status;
+}
+
 /* An owner that came back ---------------------------------------------------------------------- */
 
 /* Hands a segment over again. */
@@ -386,6 +419,8 @@ static tarn_status register_locked(struct keep *keep)
         if (!status || keep->socket >= 0 || !keep->closed || ticks_of_system() >= deadline)
             break;
     }
+    if (!status && !keep->returns)
+        status = count_locked(keep);
     while (!status && !keep->returns && from != UINT64_MAX)
         status = compare_locked(keep, &from);
     if (status && keep->socket >= 0) {

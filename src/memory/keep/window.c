@@ -480,6 +480,17 @@ tarn_status window_let_go(struct keep *keep)
     return TARN_OK;
 }
 
+uint64_t window_take_over(struct keep *keep)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; driver_counting.takes_over && i < keep->piece_count; i++) {
+        const struct keep_piece *piece = &keep->pieces[i];
+        if (driver_counting.takes_over(keep->device->number, piece->handle, piece->size))
+            bytes += piece->size;
+    }
+    return bytes;
+}
+
 void window_abandon(struct keep *keep)
 {
     while (keep->piece_count > 0) {

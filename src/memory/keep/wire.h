@@ -29,13 +29,16 @@ enum keep_verb {
      * process lives, and its later requests are about that pool. Their first file is the end for
      * reading of a pipe, whose other end the process holds open, and each child that has its
      * devices. */
-    KEEP_ADOPT = 1, /* takes a pool over: name, driver, device. GIVES once, then SEGMENTS */
+    KEEP_ADOPT = 1, /* takes a pool over: name, driver, device; text: the path of the process's
+                       group of `tarn run`, empty: none. GIVES once, then SEGMENTS */
     KEEP_CREATE,    /* makes a pool: the same. GIVES. With a second file: the pool of a process
                        whose owner was another one, and its layout */
     KEEP_READ,      /* the pool's memory, to read it beside the process that has it: name, driver,
                        device. GIVES with a layout that cannot be written, then SEGMENTS. May be
                        asked again */
     KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
+    KEEP_COUNTS,    /* the process counts the pool's memory in its slot of its group: slot. OK, or
+                    REFUSED: then the owner counts it, as before */
     KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
                        the `count` segments among them of which the owner has no file */
     KEEP_ADD,    /* a segment: offset, size, and its file. OK */
@@ -64,7 +67,8 @@ struct keep_message {
     char driver[12], device[52]; /* whose memory it is: the driver's name, and the device's */
     uint64_t bytes;              /* GIVES: of its segments */
     uint32_t count;              /* segments; GIVES: of the pool */
-    uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve */
+    uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve;
+                                    COUNTS */
     int64_t process;             /* GIVES: that has or had it */
     uint64_t blocks;             /* GIVES to LIST: sealed ones */
     uint64_t readers;            /* GIVES to LIST: connections that have read it */
@@ -73,7 +77,7 @@ struct keep_message {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
         uint64_t number;       /* no other segment that the pool ever had has it */
     } segments[KEEP_BATCH];
-    char text[KEEP_TEXT_BYTES]; /* why not */
+    char text[KEEP_TEXT_BYTES]; /* why not; ADOPT, CREATE: a path; GIVES to LIST: a group's name */
 };
 
 /* How long a process waits for each answer of an owner, in ms. */

@@ -32,6 +32,13 @@ struct kept_pool {
     int files[KEEP_SEGMENTS_MOST]; /* of the segments */
     unsigned count;
 
+    /* Its group of `tarn run` (keep_group.c). */
+    struct keep_group *group; /* NULL: it counts in none */
+    unsigned row;             /* of its device there; BOOK_DEVICES: there is no room for that */
+    unsigned claim;           /* one more than the slot of the process that counts the pool; 0: the
+                                 owner does */
+    uint64_t claimed;         /* that process, as the slot calls it */
+
     /* The process that has it, or had it last. */
     struct keep_peer *peer; /* its connection, while that is open */
     pid_t process;
@@ -58,8 +65,31 @@ void keep_forget_readers(const struct kept_pool *pool);
 /* Takes over the pools that a service manager held for the owner. Before all other calls. */
 void keep_restore(void);
 
-const struct kept_pool *keep_pools(void); /* by name */
+struct kept_pool *keep_pools(void); /* by name */
 uint64_t kept_bytes(const struct kept_pool *pool);
+/* Writes down what the owner's next process is to know of a pool. */
+void keep_record(const struct kept_pool *pool);
+
+/* Has a pool count in the group with this file, or, if the path is empty, in the owner's own. */
+void keep_group_choose(struct kept_pool *pool, const char *path);
+/* "": the pool counts in no group. */
+const char *keep_group_path(const struct kept_pool *pool);
+const char *keep_group_name(const struct kept_pool *pool);
+/* The process in a slot of the pool's group counts the pool. It must be `process`, unless that is 0.
+ * False if it has ended, or there is no such slot: then the owner counts the pool. */
+bool keep_group_claim(struct kept_pool *pool, uint32_t slot, uint64_t process);
+/* The owner counts the pool. */
+void keep_group_unclaim(struct kept_pool *pool);
+/* Writes to all groups what the owner counts, and leaves those without pools. */
+void keep_groups_count(void);
+/* Takes over the count of pools whose process has ended. */
+void keep_groups_look(void);
+/* A process may be about to end. */
+void keep_groups_look_often(void);
+/* How long to wait for requests before the next look, in ms; -1: as long as it takes. */
+int keep_groups_wait_ms(void);
+/* The owner ends. */
+void keep_groups_leave(void);
 
 /* Asks a running owner, and receives the answer. False with errno. */
 bool keep_ask(int socket, const struct keep_message *request, struct keep_message *answer);

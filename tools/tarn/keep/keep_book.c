@@ -33,7 +33,7 @@ static struct kept_pool *pools; /* by name */
 
 static const char no_files[] = "the owner has no file descriptors left (ulimit -n)";
 
-const struct kept_pool *keep_pools(void)
+struct kept_pool *keep_pools(void)
 {
     return pools;
 }
@@ -67,10 +67,12 @@ static struct keep_message description(const struct kept_pool *pool)
     return message;
 }
 
-/* Writes down what the owner's next process is to know. */
-static void record(const struct kept_pool *pool)
+void keep_record(const struct kept_pool *pool)
 {
     struct keep_message message = description(pool);
+    snprintf(message.text, sizeof message.text, "%s", keep_group_path(pool));
+    message.from = pool->claim;
+    message.to = pool->claimed;
     if (pool->record >= 0 &&
         pwrite(pool->record, &message, sizeof message, 0) != (ssize_t)sizeof message)
         fprintf(stderr,
@@ -90,6 +92,7 @@ static void give_up(const struct kept_pool *pool, const char *what, int file)
 /* Nobody has the pool any more. */
 static void leave(struct kept_pool *pool)
 {
+    keep_group_unclaim(pool);
     give_up(pool, "process", pool->ended);
     give_up(pool, "pipe", pool->held);
     if (pool->peer)
@@ -105,7 +108,7 @@ static void forget(struct kept_pool *pool, unsigned i)
     int file = pool->files[i];
     pool->segments[i] = pool->segments[--pool->count];
     pool->files[i] = pool->files[pool->count];
-    record(pool);
+    keep_record(pool);
     store_remove_segment(pool->slot, &segment);
     close(file);
 }
@@ -132,6 +135,7 @@ static bool reply(const struct keep_peer *peer, const struct keep_message *messa
                   const int *files, unsigned count)
 {
     store_settle();
+    keep_groups_count();
     return wire_send(peer->socket, message, files, count);
 }
 
@@ -250,9 +254,10 @@ static bool refuse_pipe(const struct keep_peer *peer, int code)
     return answer(peer, KEEP_REFUSED, code == EMFILE ? no_files : text);
 }
 
-/* Makes a process the one that has a free pool, and gives it the pool. Otherwise answers why not,
- * and the pool stays free. */
-static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool *taken)
+/* Makes a process, of the group with this file, the one that has a free pool, and gives it the
+ * pool. Otherwise answers why not, and the pool stays free. */
+static bool take(struct keep_peer *peer, struct kept_pool *pool, const char *group, int pipe,
+                 bool *taken)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, peer->process, 0);
     *taken = false;
@@ -271,12 +276,13 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, int pipe, bool 
         return refuse_pipe(peer, code);
     }
     leave(pool);
+    keep_group_choose(pool, group);
     pool->ended = pidfd;
     pool->held = held;
     pool->process = peer->process;
     pool->peer = peer;
     peer->pool = pool;
-    record(pool);
+    keep_record(pool);
     store_put(pool->slot, "process", pool->ended);
     store_put(pool->slot, "pipe", pool->held);
     *taken = true;
@@ -321,7 +327,7 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, co
         return answer(peer, KEEP_YOURS, NULL);
     if (!is_free(pool, text))
         return answer(peer, KEEP_TAKEN, text);
-    return take(peer, pool, files[0], &taken);
+    return take(peer, pool, request->text, files[0], &taken);
 }
 
 /* A reader gets an open file of the layout that it cannot write. */
@@ -399,7 +405,7 @@ static void hand_over(struct kept_pool *pool)
         pool->record = memfd_create("tarn-keep-record", MFD_CLOEXEC);
     if (pool->record < 0)
         return;
-    record(pool);
+    keep_record(pool);
     store_put(pool->slot, "record", pool->record);
     store_put(pool->slot, "layout", pool->file);
 }
@@ -431,7 +437,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     if (again)
         files[1] = -1;
     hand_over(pool);
-    bool answered = take(peer, pool, files[0], &taken);
+    bool answered = take(peer, pool, request->text, files[0], &taken);
     if (!taken)
         drop(pool);
     return answered;
@@ -449,6 +455,16 @@ static bool join(struct keep_peer *peer, const struct keep_message *request)
         pool->peer->pool = NULL;
     pool->peer = peer;
     peer->pool = pool;
+    return answer(peer, KEEP_OK, NULL);
+}
+
+/* The process counts the pool's memory from now on. */
+static bool counts(struct keep_peer *peer, const struct keep_message *request)
+{
+    struct kept_pool *pool = peer->pool;
+    if (!pool || !keep_group_claim(pool, request->slot, 0))
+        return answer(peer, KEEP_REFUSED, "that is no slot of a living process of its group");
+    keep_record(pool);
     return answer(peer, KEEP_OK, NULL);
 }
 
@@ -502,7 +518,7 @@ static bool add(struct keep_peer *peer, const struct keep_message *request, int 
     pool->segments[pool->count] = *segment;
     pool->files[pool->count++] = files[0];
     store_put_segment(pool->slot, segment, files[0]);
-    record(pool);
+    keep_record(pool);
     files[0] = -1;
     return answer(peer, KEEP_OK, NULL);
 }
@@ -541,6 +557,7 @@ static bool list(const struct keep_peer *peer, const char *behind)
     struct keep_message message = description(pool);
     message.blocks = layout_count(pool->layout);
     message.readers = keep_readers(pool);
+    snprintf(message.text, sizeof message.text, "%s", keep_group_name(pool));
     message.process = has_ended(pool->ended) && is_let_go(pool->held) ? 0 : pool->process;
     return reply(peer, &message, NULL, 0);
 }
@@ -575,6 +592,8 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
         return let_read(peer, request);
     case KEEP_JOIN:
         return join(peer, request);
+    case KEEP_COUNTS:
+        return counts(peer, request);
     case KEEP_HAS:
         return compare(peer, request);
     case KEEP_ADD:
@@ -601,6 +620,7 @@ void keep_part(struct keep_peer *peer)
     if (peer->pool)
         peer->pool->peer = NULL;
     peer->pool = peer->reads = NULL;
+    keep_groups_look_often();
 }
 
 /* The owner's process before this one ---------------------------------------------------------- */
@@ -633,6 +653,14 @@ static void restore_segments(struct kept_pool *pool, uint32_t recorded)
                 pool->name, pool->count, (unsigned)recorded);
 }
 
+static void restore_count(struct kept_pool *pool, const struct keep_message *message)
+{
+    keep_group_choose(pool, message->text);
+    if (message->from)
+        (void)keep_group_claim(pool, (uint32_t)message->from - 1, message->to);
+    keep_groups_count();
+}
+
 static void restore(uint32_t slot)
 {
     struct keep_message message;
@@ -648,6 +676,7 @@ static void restore(uint32_t slot)
     pool->process = (pid_t)message.process;
     restore_process(pool);
     restore_segments(pool, message.count);
+    restore_count(pool, &message);
     if (pool->count == 0 && pool->ended < 0)
         drop(pool);
 }

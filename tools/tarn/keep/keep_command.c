@@ -83,21 +83,24 @@ static int no_owner(const char *path)
 
 static json_t *as_json(const struct keep_message *pool)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "name", pool->name, "driver",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "name", pool->name, "driver",
                      pool->driver, "device", pool->device, "bytes", (json_int_t)pool->bytes,
                      "segments", (json_int_t)pool->count, "blocks", (json_int_t)pool->blocks,
                      "readers", (json_int_t)pool->readers, "process",
-                     pool->process ? json_integer(pool->process) : json_null());
+                     pool->process ? json_integer(pool->process) : json_null(), "group",
+                     pool->text[0] ? json_string(pool->text) : json_null());
 }
 
 static void print(const struct keep_message *pool)
 {
-    char who[80] = "free";
+    char who[160] = "free";
     int length =
         pool->process ? snprintf(who, sizeof who, "process %lld", (long long)pool->process) : 4;
     if (pool->readers)
-        snprintf(who + length, sizeof who - (size_t)length, ", %llu read it",
-                 (unsigned long long)pool->readers);
+        length += snprintf(who + length, sizeof who - (size_t)length, ", %llu read it",
+                           (unsigned long long)pool->readers);
+    if (pool->text[0])
+        snprintf(who + length, sizeof who - (size_t)length, ", group %.63s", pool->text);
     printf("%-24s %10s  %4u segments  %6llu sealed blocks  %s  %s %s\n", pool->name,
            units_bytes(pool->bytes).text, pool->count, (unsigned long long)pool->blocks, who,
            pool->driver, pool->device);

@@ -160,7 +160,9 @@ static void serve_all(int listener, int signals)
                 of[count] = peer;
                 files[count++] = (struct pollfd){.fd = peer->socket, .events = POLLIN};
             }
-        if (poll(files, count, -1) < 0)
+        int came = poll(files, count, keep_groups_wait_ms());
+        keep_groups_look();
+        if (came <= 0)
             continue;
         if (files[0].revents)
             return;
@@ -224,6 +226,7 @@ int keep_listen(const char *path)
     store_ready();
     serve_all(listener, signals);
     say_what_is_lost();
+    keep_groups_leave();
     if (binds)
         (void)unlink(path);
     return COMMAND_OK;

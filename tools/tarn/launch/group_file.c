@@ -169,7 +169,7 @@ static struct group *look(const struct group_file *file)
         return NULL;
     }
     for (unsigned i = 0; i < GROUP_SLOTS; i++)
-        if (atomic_load(&group->slot[i].process) && group_lock(file->file, (long)i, F_WRLCK)) {
+        if (atomic_load(&group->slot[i].process) && group_take(file->file, i)) {
             (void)write_at(file->file, &nothing, sizeof nothing, offsetof(struct group, slot[i]));
             group_empty(&group->slot[i]);
             (void)group_lock(file->file, (long)i, F_UNLCK);

@@ -35,6 +35,7 @@ struct fleet_share {
 /* A pool of the owner that TARN_KEEP names: memory that a process has, or that waits for one. */
 struct fleet_kept {
     char name[TARN_KEEP_NAME_BYTES], device[52];
+    char group[64];         /* of `tarn run`, in which it counts; empty: none */
     uint64_t bytes, blocks; /* of its segments; sealed ones */
     int64_t process;        /* 0: none has it */
 };

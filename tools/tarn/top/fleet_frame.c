@@ -144,7 +144,8 @@ static void say_kept(struct top_frame *frame, const struct fleet *fleet,
                                                 {"DEVICE", 0},
                                                 {"RESERVED", SCOLS_FL_RIGHT},
                                                 {"SEALED", SCOLS_FL_RIGHT},
-                                                {"PROCESS", SCOLS_FL_RIGHT}};
+                                                {"PROCESS", SCOLS_FL_RIGHT},
+                                                {"GROUP", 0}};
     struct libscols_table *table = top_table_begin(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < fleet->kept_count && !frame->failed; i++) {
         const struct fleet_kept *pool = &fleet->kept[i];
@@ -152,7 +153,8 @@ static void say_kept(struct top_frame *frame, const struct fleet *fleet,
         struct units_text bytes = units_bytes(pool->bytes), blocks = units_count(pool->blocks);
         if (pool->process)
             snprintf(process, sizeof process, "%" PRIi64, pool->process);
-        const char *cells[] = {pool->name, pool->device, bytes.text, blocks.text, process};
+        const char *cells[] = {pool->name,  pool->device, bytes.text,
+                               blocks.text, process,      pool->group};
         top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
     }
     top_table_end(frame, look, table, 0);

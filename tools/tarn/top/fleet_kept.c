@@ -5,6 +5,7 @@
 #include "keep/keep.h"
 #include "top/fleet.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ static void take(void *argument, const struct keep_message *pool)
         (struct fleet_kept){.bytes = pool->bytes, .blocks = pool->blocks, .process = pool->process};
     memcpy(kept->name, pool->name, sizeof kept->name);
     memcpy(kept->device, pool->device, sizeof kept->device);
+    snprintf(kept->group, sizeof kept->group, "%.63s", pool->text);
 }
 
 bool fleet_ask_owner(struct fleet *fleet)

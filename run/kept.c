@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Kept pools: what a tarn in this process says of memory that it has taken over (tarn_pool_keep()).
+ * Its import alone charges nobody, since the process that created it may still have it. tarn finds
+ * these functions by their names (driver.c), so they never change. */
+#include "shim.h"
+
+HOOK bool tarn_run_takes_over(int device, uint64_t piece, uint64_t size)
+{
+    if (device < 0 || !shim_enter())
+        return false;
+    bool counted = charge_taken_over((unsigned)device, piece, size, CALLER);
+    shim_leave();
+    return counted;
+}
+
+HOOK void tarn_run_has_taken_over(int device, uint64_t size)
+{
+    if (device < 0 || !shim_enter())
+        return;
+    group_expected((unsigned)device, size);
+    shim_leave();
+}
+
+HOOK int tarn_run_slot(void)
+{
+    if (!shim_enter())
+        return -1;
+    int slot = group_slot();
+    shim_leave();
+    return slot;
+}
