@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept pools: what a tarn in this process says of memory that it has taken over (tarn_pool_keep()).
- * Its import alone charges nobody, since the process that created it may still have it. tarn finds
- * these functions by their names (driver.c), so they never change. */
+/* Kept pools, whose memory outlives the process that created it. An import alone charges nobody. A
+ * tarn in the process that takes a pool over (tarn_pool_keep()) says here that the memory is its
+ * own. It finds these functions by their names (driver.c), so they never change. */
 #include "shim.h"
 
 HOOK bool tarn_run_takes_over(int device, uint64_t piece, uint64_t size)

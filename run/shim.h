@@ -44,11 +44,13 @@ RUN_HOOK_LIST(X)
 void real_find(void);
 /* The path by which this library needs the real driver; empty if it needs none. */
 HOOK const char *tarn_run_driver(void);
-/* Called by a tarn in the process. An imported piece of a kept pool counts as the process's: true if
- * it was counted. When the pool's owner has been told, the group counts these bytes too. The
- * process's slot in its group; -1: none. */
+/* A tarn in the process calls these three. */
+/* An imported piece of a kept pool is the process's from now on. False: it was not counted. In the
+ * group it is pending. */
 HOOK bool tarn_run_takes_over(int device, uint64_t piece, uint64_t size);
+/* The pool's owner counts these bytes no more: they are in use in the group. */
 HOOK void tarn_run_has_taken_over(int device, uint64_t size);
+/* The process's slot in its group; -1: it is in none. */
 HOOK int tarn_run_slot(void);
 
 /* Calls the real function of a row, for a hook. Gives 500 ("not found") if the driver has none; in

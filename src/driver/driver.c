@@ -2,9 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Chooses the driver. Owns `driver`, which changes from NULL once, under `choice_lock`, and
- * `driver_counting`, which is set before it. Code that has seen driver_init() succeed reads it without a lock. Vendors' drivers are searched for with no
- * lock held, by each thread that finds none chosen: the loader runs one dlopen() at a time, with
- * constructors, and a constructor may use tarn. */
+ * `driver_counting`, which is set before it. Code that has seen driver_init() succeed reads them
+ * without a lock. Vendors' drivers are searched for with no lock held, by each thread that finds
+ * none chosen: the loader runs one dlopen() at a time, with constructors, and a constructor may use
+ * tarn. */
 #include "driver/driver.h"
 #include "base/log.h"
 #include "base/machine.h"

@@ -363,8 +363,8 @@ void driver_finish(void);
 void driver_uuid_print(struct driver_identity *identity, const char *prefix,
                        const unsigned char bytes[16]);
 
-/* What `tarn run` is told of memory that its hooks do not see being created. NULL functions: the
- * process does not run under it. Set with `driver`. */
+/* What tarn reports to `tarn run`, whose hooks do not see that memory becomes this process's. NULL
+ * functions: the process does not run under it. Set with `driver`. */
 struct driver_counting {
     /* An imported piece is this process's now. False: it was not counted. */
     bool (*takes_over)(int device, driver_piece piece, uint64_t size);

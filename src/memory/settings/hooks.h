@@ -69,8 +69,7 @@ struct hooks {
     /* Unmaps what a reader of a kept pool still has of the memory that the pool has given up. No
      * lock held. */
     tarn_status (*keep_let_go)(const struct store *store);
-    /* Fails, and says why, if a pointer that is no block's is in a pool that is only read. No lock
-     * held. */
+    /* Fails, and says why, if a pointer is in a pool that is only read. No lock held. */
     tarn_status (*keep_refuse_pointer)(uintptr_t address);
     /* Gives a new peer access to the memory of kept pools. No lock held. */
     tarn_status (*keeps_grant)(const struct device *device, int peer);

@@ -75,8 +75,8 @@ void keep_group_choose(struct kept_pool *pool, const char *path);
 /* "": the pool counts in no group. */
 const char *keep_group_path(const struct kept_pool *pool);
 const char *keep_group_name(const struct kept_pool *pool);
-/* The process in a slot of the pool's group counts the pool. It must be `process`, unless that is 0.
- * False if it has ended, or there is no such slot: then the owner counts the pool. */
+/* The process in a slot of the group counts the pool. Unless `process` is 0, that must be the
+ * process. False if it has ended, or there is no such slot: then the owner counts the pool. */
 bool keep_group_claim(struct kept_pool *pool, uint32_t slot, uint64_t process);
 /* The owner counts the pool. */
 void keep_group_unclaim(struct kept_pool *pool);
