@@ -7,8 +7,10 @@
 #include "keep_generations.h"
 #include "record/ticks.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 
 #include <cmocka.h>
 
@@ -99,6 +101,12 @@ static void order(struct side writer, const char *letters, char seed)
         send_all(writer.socket, (char[]){*letters, seed}, 2);
         hear(writer.socket, 'd');
     }
+}
+
+static bool third_is_there(tarn_pool *pool)
+{
+    tarn_sealed_block block;
+    return seek(pool, "third", &block) == TARN_OK;
 }
 
 static bool third_holds(tarn_pool *pool, int seed)
@@ -397,6 +405,64 @@ static void check_block(tarn_pool *pool, unsigned i, int *checked)
     ++*checked;
 }
 
+/* One thread of a reader. Checks are the main thread's. */
+struct looker {
+    tarn_pool *pool;
+    atomic_bool *ends;
+    bool trims;
+    unsigned found, odd; /* blocks that were found; statuses that no call here may give */
+};
+
+/* Has a reference of its own, and gives it up at the same time as the others. */
+static void *look_on(void *argument)
+{
+    struct looker *looker = argument;
+    while (!atomic_load(looker->ends)) {
+        tarn_sealed_block block;
+        if (looker->trims) {
+            looker->odd += tarn_pool_trim(looker->pool, 0) != TARN_OK;
+            continue;
+        }
+        tarn_status status = seek(looker->pool, "third", &block);
+        looker->found += !status;
+        looker->odd += status && status != TARN_ERROR_INVALID_ARGUMENT && status != TARN_ERROR_BUSY;
+    }
+    looker->odd += tarn_pool_release(looker->pool) != TARN_OK;
+    return NULL;
+}
+
+static void threads_of_a_reader_find_trim_and_release_at_once(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    atomic_bool ends = false;
+    pthread_t threads[4];
+    struct looker lookers[4];
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    for (int i = 0; i < 4; i++) {
+        OK(tarn_pool_retain(pool));
+        lookers[i] = (struct looker){.pool = pool, .ends = &ends, .trims = i % 2};
+        CHECK(pthread_create(&threads[i], NULL, look_on, &lookers[i]) == 0);
+    }
+    for (int i = 0; i < 20; i++)
+        order(writer, i % 2 ? "uws" : "ftaws", (char)i);
+    unsigned left = 2000;
+    while (left-- && !third_is_there(pool))
+        OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 19));
+    OK(tarn_pool_release(pool));
+    atomic_store(&ends, true);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(!lookers[i].odd && (lookers[i].trims || lookers[i].found));
+    CHECK(reserved() == 0 && readers() == 0);
+    order(writer, "ft", 0);
+    end_writer(writer);
+}
+
 static void writers_are_killed_beside_a_reader(void **state)
 {
     (void)state;
@@ -457,6 +523,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_outlives_the_owner),
         cmocka_unit_test(of_a_dead_reader_nothing_is_left),
         cmocka_unit_test(what_a_reader_cannot_do_it_says),
+        cmocka_unit_test(threads_of_a_reader_find_trim_and_release_at_once),
         cmocka_unit_test(writers_are_killed_beside_a_reader),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);
