@@ -5,8 +5,8 @@
  * registration the physical memory that was there at that time. A collective on memory that was
  * mapped anew since is found, as a read of old memory; that the test can find it is tried by
  * registering without the adaptor. */
+#include "keep_test.h"
 #include "nccl/tarn_nccl.h"
-#include "support/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -534,8 +534,59 @@ static void no_segment_is_deregistered_twice(void **state)
     in_child(the_end_of_tarn);
 }
 
-int main(void)
+/* A process registers a pool that it has taken over, in each generation anew: windows on the very
+ * memory, whole segments, each once. Nothing takes them away before they are deregistered. */
+static void windows_are_made_of_adopted_segments(void **state)
 {
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    tarn_mapping segments[8];
+    size_t count = 0;
+    if (!keep_has_program())
+        return;
+    keep_name_socket("nccl");
+    start_owner();
+    for (int i = 0; i < 2; i++) {
+        tarn_nccl registered;
+        communicator = (struct ncclComm){.calls = 0};
+        kill_side(filled(&told));
+        tarn_pool *adopted = keep("weights", &kept);
+        CHECK(kept.blocks == 2 && both_are_whole(adopted));
+        char *first = found(adopted, "first").pointer, *second = found(adopted, "second").pointer;
+        OK(tarn_pool_segments_get(adopted, segments, 8, &count));
+        CHECK(count == 3 && kept.mapped == segments[0].bytes + segments[1].bytes +
+                                               segments[2].bytes); /* one has no sealed block */
+        tarn_nccl_begin(&registered, &communicator, adopted, TARN_NCCL_WINDOW,
+                        NCCL_WIN_COLL_SYMMETRIC);
+        OK(tarn_nccl_register(&registered));
+        CHECK(registered.count == 2 && fake_registrations() == 2);
+        CHECK(reads_what_is_there(&communicator, first));
+        CHECK(reads_what_is_there(&communicator, second));
+        void *more = alloc_in(adopted, 0, 40 * MIB);
+        OK(tarn_nccl_register(&registered)); /* the new segment alone */
+        CHECK(registered.count == 3 && tarn_nccl_find(&registered, more));
+        OK(tarn_free(more));
+        GIVES(tarn_pool_suspend(adopted, true), TARN_ERROR_BUSY);
+        OK(tarn_pool_trim(adopted, 0));
+        OK(tarn_pool_segments_get(adopted, NULL, 0, &count));
+        CHECK(count == 3 && reads_what_is_there(&communicator, more));
+        OK(tarn_nccl_deregister(&registered));
+        OK(tarn_pool_trim(adopted, 0));
+        OK(tarn_pool_segments_get(adopted, NULL, 0, &count));
+        CHECK(count == 2 && both_are_whole(adopted));
+        end_pool(adopted);
+    }
+    end_owner(SIGTERM);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3) {
+        host_start_with(1, 512 * MIB);
+        fill_and_wait(atoi(argv[2]));
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_segment_is_deregistered_twice), /* before this process uses tarn */
         cmocka_unit_test_setup_teardown(without_the_adaptor_old_memory_is_read, set_up, tear_down),
@@ -556,6 +607,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_communicator_sleeps_without_a_pool, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_program_has_suspended_a_sleep_leaves_alone, set_up,
                                         tear_down),
+        cmocka_unit_test(windows_are_made_of_adopted_segments),
     };
     host_start_with(1, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,11 +137,12 @@ static size_t list_heap_locked(const struct heap *heap, struct registrable_segme
                                size_t room)
 {
     size_t count = 0;
+    bool is_plain = !heap->store->kind.pieces;
     for (int zone = 0; zone < ZONES; zone++)
         for (const struct run *run = heap->zones[zone].runs; run; run = run->next, count++)
             if (count < room)
-                list[count] =
-                    (struct registrable_segment){run->serial, run->start, run->end - run->start};
+                list[count] = (struct registrable_segment){is_plain ? run->generation : run->serial,
+                                                           run->start, run->end - run->start};
     return count;
 }
 

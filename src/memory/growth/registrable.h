@@ -17,7 +17,7 @@ tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size
 
 /* A segment, for the list of them. */
 struct registrable_segment {
-    uint64_t serial; /* its number in the store */
+    uint64_t serial; /* its number in the store; of a plain one, the generation of its mapping */
     uintptr_t start;
     size_t size; /* bytes */
 };

@@ -277,12 +277,13 @@ static tarn_status open_later(struct keep *keep, const struct keep_segment *segm
     return status;
 }
 
-/* Makes a piece and its file. */
+/* Makes a piece and its file. Network cards may reach it, as the memory of registrable pools. */
 static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *handle, int *file)
 {
     int device = keep->device->number;
-    tarn_status status =
-        device_note(keep->device, driver->create(device, size, DRIVER_PIECE_EXPORTABLE, handle));
+    tarn_status status = device_note(
+        keep->device,
+        driver->create(device, size, DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, handle));
     if (status)
         return status;
     status = device_note(keep->device, driver->export(device, *handle, file));

@@ -45,6 +45,23 @@ tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
     return status;
 }
 
+/* Whether the segments of a store are driver allocations of their own, which others may register:
+ * those of registrable pools, and those of kept pools, which keep their addresses. */
+static bool has_segments(const struct store *store)
+{
+    return store->kind.exports == EXPORTS_POOL || store_has(store, STORE_KEPT);
+}
+
+static tarn_mapping mapping_of(const struct store *store, const struct registrable_segment *segment)
+{
+    bool is_plain = !store->kind.pieces; /* then the number is that of the mapping */
+    return (tarn_mapping){.address = (void *)segment->start,
+                          .bytes = segment->size,
+                          .generation = is_plain ? segment->serial
+                                                 : generation_at(store->arena, segment->start),
+                          .device = store->arena->device->number};
+}
+
 /* The segments of a store, in a list of its own, which the caller frees. `*room` receives how many
  * have room in it. */
 static tarn_status segments_list(struct store *store, struct registrable_segment **list,
@@ -73,9 +90,9 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     if (!count || (room && !segments))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
     struct store *store = store_of_public(public);
-    if (store->kind.exports != EXPORTS_POOL)
+    if (!has_segments(store))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the pool is not registrable, so it has no segments to list");
+                      "the pool is neither registrable nor kept, so it has no segments to list");
     status = store_check(store);
     if (status)
         return status;
@@ -89,10 +106,7 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     if (status)
         return status;
     for (size_t i = 0; i < found && i < room; i++)
-        segments[i] = (tarn_mapping){.address = (void *)list[i].start,
-                                     .bytes = list[i].size,
-                                     .generation = generation_at(store->arena, list[i].start),
-                                     .device = store->arena->device->number};
+        segments[i] = mapping_of(store, &list[i]);
     pages_free(list, listed * sizeof *list);
     *count = found;
     return TARN_OK;
