@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Registers the segments of a registrable or kept pool with NCCL, each once per communicator, as a local
- * buffer or as a window. Header-only: it is compiled with NCCL's <nccl.h>, and links to nothing
- * that the program does not link to already.
+/* Registers the segments of a registrable or kept pool with NCCL, each once per communicator, as a
+ * local buffer or as a window. Header-only: it is compiled with NCCL's <nccl.h>, and links to
+ * nothing that the program does not link to already.
  *
  *     tarn_pool_options options = {.size = sizeof options, .device = device, .registrable = true};
  *     tarn_pool_create(&options, &pool);
