@@ -4,19 +4,18 @@
 /* Kept pools in a group of `tarn run`: their memory counts there once, by whoever of the process
  * and the owner lives. Processes run under `tarn run`, except on the host device, which it does not
  * see. */
+#include "group_test.h"
 #include "keep_generations.h"
-#include "run/group.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
 #define LIMIT_MIB 200
 #define DEVICE_BYTES (512 * MIB)
 
-static char group_name[40], group_path[100], own_path[300];
+static char own_path[300];
 
 static bool has_shim(void)
 {
@@ -24,35 +23,17 @@ static bool has_shim(void)
     return named && strcmp(named, "host") != 0;
 }
 
-/* ---- The group, as any process of it sees it ---- */
-
-/* Nothing, if there is no group. */
-static struct group_sum look(void)
-{
-    struct group_sum sum = {0};
-    int file = open(group_path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
-        return sum;
-    struct group *group = mmap(NULL, sizeof *group, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(group != MAP_FAILED);
-    group_reap(group, file, GROUP_SLOTS);
-    sum = group_sum(group, 0);
-    munmap(group, sizeof *group);
-    close(file);
-    return sum;
-}
-
 /* Waits until the group has these bytes, and never fewer before. */
 static void comes_to(uint64_t bytes)
 {
     for (int i = 0; i < 600; i++) {
-        struct group_sum sum = look();
+        struct group_sum sum = group_look();
         CHECK(sum.used + sum.pending >= bytes);
         if (sum.used == bytes && !sum.pending)
             return;
         usleep(5000);
     }
-    CHECK(look().used == bytes);
+    CHECK(group_look().used == bytes);
 }
 
 /* ---- Processes ---- */
@@ -95,7 +76,7 @@ static void kill_member(struct member member, uint64_t bytes)
 {
     CHECK(kill(member.process, SIGKILL) == 0);
     for (int i = 0; i < 200; i++) {
-        struct group_sum sum = look();
+        struct group_sum sum = group_look();
         CHECK(sum.used + sum.pending >= bytes);
     }
     end_side(member.side, 128 + SIGKILL);
@@ -215,7 +196,7 @@ static void kept_memory_counts_once_in_each_generation(void **state)
     leaves_room(bytes);
     say(member.side.socket, 'g');
     CHECK(reserved_by(member) > bytes);
-    CHECK(look().used == bytes + 30 * MIB);
+    CHECK(group_look().used == bytes + 30 * MIB);
     kill_member(member, bytes + 30 * MIB);
     comes_to(bytes + 30 * MIB);
     CHECK(list_says("keep --list") && list_says("keep --list --json") && list_says("top --once"));
@@ -249,7 +230,7 @@ static void a_killed_owner_takes_nothing_from_the_count(void **state)
     comes_to(bytes);
     leaves_room(bytes);
     end_owner(SIGKILL);
-    CHECK(look().used == 0);
+    CHECK(group_look().used == 0);
     (void)unlink(group_path);
     start_owner();
 }
@@ -263,9 +244,9 @@ static void a_process_of_no_group_counts_in_the_owners(void **state)
     comes_to(bytes);
     member = start_member("adopt", false);
     CHECK(reserved_by(member) == bytes);
-    CHECK(look().used == 0);
+    CHECK(group_look().used == 0);
     kill_member(member, 0);
-    CHECK(look().used == 0);
+    CHECK(group_look().used == 0);
     CHECK(system("\"$TARN_PROGRAM\" keep --drop weights") == 0);
     end_owner(SIGTERM);
     setenv("TARN_RUN_GROUP", group_path, 1);
@@ -278,7 +259,7 @@ static void a_process_of_no_group_counts_in_the_owners(void **state)
     comes_to(bytes);
     leaves_room(bytes);
     CHECK(system("\"$TARN_PROGRAM\" keep --drop weights") == 0);
-    CHECK(look().used == 0);
+    CHECK(group_look().used == 0);
     end_owner(SIGTERM);
     start_owner();
     CHECK(access(group_path, F_OK) != 0);
@@ -290,10 +271,7 @@ static int start(void **state)
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     CHECK(length > 0);
     unsetenv("TARN_RUN_GROUP");
-    snprintf(group_name, sizeof group_name, "keep.%d", (int)getpid());
-    snprintf(group_path, sizeof group_path, "%s/tarn-group.%lu.%s",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (unsigned long)geteuid(),
-             group_name);
+    group_choose("keep");
     keep_name_socket("keep-group");
     start_owner();
     return 0;

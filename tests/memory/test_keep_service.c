@@ -4,6 +4,7 @@
 /* `tarn keep` as a service. This program is the service manager: it listens for the owner, holds
  * the descriptors that the owner has it hold, and hands them to the next owner after a kill
  * (systemd's sd_pid_notify_with_fds(3), sd_listen_fds(3)). What was kept is still kept then. */
+#include "group_test.h"
 #include "keep_generations.h"
 
 #include <linux/kcmp.h>
@@ -298,6 +299,28 @@ static void fill_two_and_wait(int socket)
     fill_and_wait(socket);
 }
 
+/* What a pool has in a group of `tarn run` it has with the next owner too. */
+static void a_pool_counts_in_its_group_with_each_owner(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    group_choose("service");
+    setenv("TARN_RUN_GROUP", group_path, 1);
+    struct side side = filled(&told);
+    uint64_t bytes = group_look().used;
+    CHECK(bytes >= 28 * MIB);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            kill_side(side);
+        restart_service(i % 2 ? SIGTERM : SIGKILL);
+        CHECK(group_look().used == bytes);
+    }
+    end_pool(keep("weights", &kept));
+    unsetenv("TARN_RUN_GROUP");
+    CHECK(held_count() == 0 && access(group_path, F_OK) != 0);
+}
+
 /* The process sends one pipe for both. */
 static void each_pool_of_a_process_stays_its_own(void **state)
 {
@@ -464,6 +487,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_ends_while_there_is_no_owner_is_kept),
         cmocka_unit_test(an_owner_says_when_it_serves),
         cmocka_unit_test(a_living_process_does_not_notice),
+        cmocka_unit_test(a_pool_counts_in_its_group_with_each_owner),
         cmocka_unit_test(each_pool_of_a_process_stays_its_own),
         cmocka_unit_test(a_child_is_named_by_the_next_owner),
         cmocka_unit_test(what_is_no_pool_is_given_up),
