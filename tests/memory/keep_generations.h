@@ -171,16 +171,12 @@ static inline void live_on(int socket)
     }
 }
 
-/* What the other side does in the roles that several tests have. */
-static inline void play(const char *role, int socket)
-{
-    if (strcmp(role, "fill and wait") == 0)
-        fill_and_wait(socket);
-    else if (strcmp(role, "fill and fork") == 0)
-        fill_and_fork(socket);
-    else
-        live_on(socket);
-}
+/* The roles that several tests have. */
+#define KEEP_ROLES                                                      \
+    {"fill and wait", fill_and_wait}, {"fill and fork", fill_and_fork}, \
+    {                                                                   \
+        "live on", live_on                                              \
+    }
 
 /* Starts a generation, which has checked the pool and changes it. */
 static inline struct side next_generation(void)

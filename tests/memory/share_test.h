@@ -6,6 +6,7 @@
 #define TESTS_MEMORY_SHARE_TEST_H
 
 #include "support/host.h"
+#include "support/role.h"
 
 #include <fcntl.h>
 #include <stdio.h>

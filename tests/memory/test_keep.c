@@ -798,10 +798,15 @@ static void generations_are_killed_at_any_moment(void **state)
     last_generation();
 }
 
+static void prepare_device(void)
+{
+    host_start_with(2, DEVICE_BYTES);
+}
+
 static int start(void **state)
 {
     (void)state;
-    host_start_with(2, DEVICE_BYTES);
+    prepare_device();
     keep_name_socket("keep");
     start_owner();
     return 0;
@@ -815,32 +820,22 @@ static int end(void **state)
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
-{
-    host_start_with(2, DEVICE_BYTES);
-    if (strcmp(role, "segments") == 0)
-        segments_of(socket);
-    else if (strcmp(role, "two on two devices") == 0)
-        two_on_two_devices(socket);
-    else if (strcmp(role, "survive owner") == 0)
-        survive_owner(socket);
-    else if (strcmp(role, "adopt at once") == 0)
-        adopt_at_once(socket);
-    else if (strcmp(role, "fork and register") == 0)
-        fork_and_register(socket);
-    else if (strcmp(role, "fill and close") == 0)
-        fill_and_close(socket);
-    else if (strcmp(role, "close an end and fork") == 0)
-        close_an_end_and_fork(socket);
-    else
-        play(role, socket);
-    return 0;
-}
+static const struct role roles[] = {
+    {"segments", segments_of},
+    {"two on two devices", two_on_two_devices},
+    {"survive owner", survive_owner},
+    {"adopt at once", adopt_at_once},
+    {"fork and register", fork_and_register},
+    {"fill and close", fill_and_close},
+    {"close an end and fork", close_an_end_and_fork},
+    KEEP_ROLES,
+    {NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     const struct CMUnitTest tests[] = {

@@ -95,8 +95,15 @@ static void tell_reserved(int socket)
     send_all(socket, &bytes, sizeof bytes);
 }
 
+static void tell_process(int socket)
+{
+    pid_t process = getpid();
+    send_all(socket, &process, sizeof process);
+}
+
 static void fill_pool(int socket)
 {
+    tell_process(socket);
     tarn_kept kept;
     tarn_pool *pool = keep("weights", &kept);
     CHECK(!kept.adopted);
@@ -112,6 +119,7 @@ static void fill_pool(int socket)
 /* Takes the pool over; then does what it is told: grows it, shrinks it, or ends it. */
 static void adopt_pool(int socket)
 {
+    tell_process(socket);
     tarn_kept kept;
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kept.adopted && kept.blocks == 2 && both_are_whole(pool));
@@ -132,6 +140,7 @@ static void adopt_pool(int socket)
 /* Asks for memory of its own, as much as it is told. */
 static void take(int socket)
 {
+    tell_process(socket);
     unsigned mib;
     void *block = NULL;
     while (recv(socket, &mib, sizeof mib, MSG_WAITALL) == sizeof mib) {
@@ -277,24 +286,18 @@ static int start(void **state)
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
+static void prepare_member(void)
 {
-    pid_t process = getpid();
-    send_all(socket, &process, sizeof process);
     host_start_with(1, DEVICE_BYTES);
-    if (strcmp(role, "fill") == 0)
-        fill_pool(socket);
-    else if (strcmp(role, "adopt") == 0)
-        adopt_pool(socket);
-    else
-        take(socket);
-    return 0;
 }
+
+static const struct role roles[] = {
+    {"fill", fill_pool}, {"adopt", adopt_pool}, {"take", take}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_member, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     const struct CMUnitTest tests[] = {

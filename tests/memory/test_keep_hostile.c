@@ -479,6 +479,16 @@ static void be_victim(int socket, bool to_the_end)
     _exit(0);
 }
 
+static void be_victim_at_first(int socket)
+{
+    be_victim(socket, false);
+}
+
+static void be_victim_to_the_end(int socket)
+{
+    be_victim(socket, true);
+}
+
 static void end_process(pid_t process)
 {
     CHECK(kill(process, SIGKILL) == 0 && waitpid(process, NULL, 0) == process);
@@ -635,30 +645,32 @@ static void a_layout_that_changes_is_not_believed(void **state)
 
 /* ---- The test ---- */
 
+static void prepare_device(void)
+{
+    host_start_with(1, 256 * MIB);
+}
+
 static int prepare(void **state)
 {
     (void)state;
-    host_start_with(1, 256 * MIB);
+    prepare_device();
     keep_name_socket("keep-hostile");
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
-{
-    host_start_with(1, 256 * MIB);
-    if (strcmp(role, "fill and wait") == 0)
-        fill_and_wait(socket);
-    else
-        be_victim(socket, strcmp(role, "victim to the end") == 0);
-    return 0;
-}
+static const struct role roles[] = {
+    {"fill and wait", fill_and_wait},
+    {"victim", be_victim_at_first},
+    {"victim to the end", be_victim_to_the_end},
+    {NULL, NULL},
+};
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, owner_begins, owner_ends)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     const struct CMUnitTest tests[] = {

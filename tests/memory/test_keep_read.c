@@ -486,33 +486,29 @@ static void writers_are_killed_beside_a_reader(void **state)
     last_generation();
 }
 
+static void prepare_device(void)
+{
+    host_start_with(1, DEVICE_BYTES);
+}
+
 static int start(void **state)
 {
     (void)state;
-    host_start_with(1, DEVICE_BYTES);
+    prepare_device();
     keep_name_socket("keep-read");
     start_owner();
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
-{
-    host_start_with(1, DEVICE_BYTES);
-    if (strcmp(role, "obey") == 0)
-        obey(socket);
-    else if (strcmp(role, "write it") == 0)
-        write_it(socket);
-    else if (strcmp(role, "read and wait") == 0)
-        read_and_wait(socket);
-    else
-        play(role, socket);
-    return 0;
-}
+static const struct role roles[] = {
+    {"obey", obey}, {"write it", write_it}, {"read and wait", read_and_wait},
+    KEEP_ROLES,     {NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     const struct CMUnitTest tests[] = {

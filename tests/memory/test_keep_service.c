@@ -449,10 +449,15 @@ static void owners_and_processes_are_killed_at_any_moment(void **state)
     CHECK(held_count() == 0);
 }
 
+static void prepare_device(void)
+{
+    host_start_with(1, DEVICE_BYTES);
+}
+
 static int begin(void **state)
 {
     (void)state;
-    host_start_with(1, DEVICE_BYTES);
+    prepare_device();
     keep_name_socket("service");
     manager_begin();
     start_service();
@@ -467,20 +472,16 @@ static int end(void **state)
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
-{
-    host_start_with(1, DEVICE_BYTES);
-    if (strcmp(role, "fill two and wait") == 0)
-        fill_two_and_wait(socket);
-    else
-        play(role, socket);
-    return 0;
-}
+static const struct role roles[] = {
+    {"fill two and wait", fill_two_and_wait},
+    KEEP_ROLES,
+    {NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     const struct CMUnitTest tests[] = {

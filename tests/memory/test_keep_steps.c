@@ -218,33 +218,32 @@ static void there_is_a_socket_at_each_step(void **state)
     CHECK(lines_of_list("") == 1);
 }
 
+static void prepare_device(void)
+{
+    host_start_with(1, 256 * MIB);
+}
+
 static int start(void **state)
 {
     (void)state;
-    host_start_with(1, 256 * MIB);
+    prepare_device();
     keep_name_socket("keep-steps");
     start_owner();
     return 0;
 }
 
-static int as_other_side(const char *role, int socket)
-{
-    host_start_with(1, 256 * MIB);
-    if (strcmp(role, "fill and wait") == 0)
-        fill_and_wait(socket);
-    else if (strcmp(role, "be traced") == 0)
-        be_traced(socket);
-    else if (strcmp(role, "outlive") == 0)
-        outlive(socket);
-    else
-        check(socket);
-    return 0;
-}
+static const struct role roles[] = {
+    {"fill and wait", fill_and_wait},
+    {"be traced", be_traced},
+    {"outlive", outlive},
+    {"check", check},
+    {NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        return as_other_side(argv[1], atoi(argv[2]));
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
     if (!keep_has_program())
         return 0;
     if (!may_trace()) {
