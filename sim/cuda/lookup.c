@@ -6,6 +6,7 @@
  * be. */
 #include "cuda/sim_cuda.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 static const struct {
@@ -18,14 +19,25 @@ static const struct {
 #undef X
 };
 
+static atomic_uint refused;
+
+/* How many requests were errors of the caller, which compute-sanitizer would report. */
+SIM_EXPORT unsigned tarn_sim_refused_lookups(void);
+unsigned tarn_sim_refused_lookups(void)
+{
+    return atomic_load(&refused);
+}
+
 cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags,
                               cu_lookup_status *status)
 {
     int claimed = (int)sim_cuda_version();
     bool exists = false;
     size_t best = sizeof entries / sizeof *entries;
-    if (!name || !address || version > claimed || flags > 3)
+    if (!name || !address || version > claimed || flags > 3) {
+        atomic_fetch_add(&refused, 1);
         return CU_INVALID_VALUE;
+    }
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         if (strcmp(entries[i].name, name) != 0)
             continue;

@@ -8,6 +8,8 @@
 #include "hold_test.h"
 
 #include "base/pages.h"
+
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <tarn/tarn.h>
 
@@ -77,10 +79,17 @@ static int use_memory(void)
     return made;
 }
 
+/* What is newer than the driver is not asked for. */
 static void scenario_version_12(void)
 {
+    unsigned (*refused)(void) = NULL;
     NEED(driver_init() == TARN_OK);
     NEED(says(driver_reason(), "driver 12.0, "));
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+    NEED(library && (found = dlsym(library, "tarn_sim_refused_lookups")));
+    memcpy(&refused, &found, sizeof refused);
+    NEED(refused() == 0);
+    NEED(dlclose(library) == 0);
     use_a_capture(1);
 }
 

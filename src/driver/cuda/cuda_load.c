@@ -88,12 +88,15 @@ void cuda_say(char *text, size_t size, cu_result code)
 /* ---- Entry points ---- */
 
 /* The entry point of a name with the prototype of `version`. cuGetProcAddress speaks for the
- * driver, so its "no" is final. A driver without it is older than 11.3; then the exported name
- * tells the prototype. */
+ * driver, so its "no" is final. It is not asked for what is newer than the driver: that would be an
+ * error, which compute-sanitizer reports. A driver without it is older than 11.3; then the exported
+ * name tells the prototype. */
 static void *find(const struct cuda *found, const char *name, int version, const char *symbol)
 {
     void *address = NULL;
     const struct cuda_calls *call = &found->call;
+    if (version > found->version && (call->cuGetProcAddress_v2 || call->cuGetProcAddress))
+        return NULL;
     if (call->cuGetProcAddress_v2) {
         cu_lookup_status status = CU_LOOKUP_NO_SYMBOL;
         cu_result code = call->cuGetProcAddress_v2(name, &address, version, 0, &status);
@@ -245,20 +248,22 @@ static tarn_status start(struct cuda *found, char *why, size_t size)
     loader_store(&call->cuGetProcAddress_v2, loader_symbol(library, "cuGetProcAddress_v2"));
     loader_store(&call->cuGetErrorName, loader_symbol(library, "cuGetErrorName"));
     loader_store(&call->cuGetErrorString, loader_symbol(library, "cuGetErrorString"));
-    if (!call->cuInit) {
-        loader_say(why, size, "%s has no cuInit", loader_path(library));
+    loader_store(&call->cuDriverGetVersion, loader_symbol(library, "cuDriverGetVersion"));
+    if (!call->cuInit || !call->cuDriverGetVersion) {
+        loader_say(why, size, "%s has no %s", loader_path(library),
+                   call->cuInit ? "cuDriverGetVersion" : "cuInit");
         return TARN_ERROR_NO_DRIVER;
     }
 
     cu_result code = call->cuInit(0);
     if (code)
         return refuse(found, why, size, "cuInit", code);
-    tarn_status status = find_all(found, why, size);
-    if (status)
-        return status;
     code = call->cuDriverGetVersion(&found->version);
     if (code)
         return refuse(found, why, size, "cuDriverGetVersion", code);
+    tarn_status status = find_all(found, why, size);
+    if (status)
+        return status;
     int count = 0;
     code = call->cuDeviceGetCount(&count);
     if (!code && count <= 0)
