@@ -100,6 +100,7 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->capture_depend(0, stream, NULL, 0), 0, 0);
     assert_costs(driver->capture_end(0, stream, &graph), 0, 0);
     assert_costs(driver->graph_launch(0, graph, stream), 0, 0);
+    assert_costs(driver->exec_launch(0, graph, stream), 0, 0);
     assert_costs(driver->graph_hold(0, graph, do_nothing, NULL), 0, 0);
     assert_costs(driver->graph_destroy(0, graph), 0, 0);
     assert_costs(driver->peer_possible(0, 1, &possible), 0, 0);

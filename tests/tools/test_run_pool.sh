@@ -108,7 +108,7 @@ run 137 "$probe" killed
 # Its tarn is nobody's: it reads no environment, says nothing, and no name of it can be seen.
 run 0 --quiet env TARN_STATS=1 TARN_LOG=debug TARN_TRACE=on TARN_DRIVER=nothing TARN_ALLOC_CONF=nonsense TARN_DEBUG=all "$pooled" ids
 silent err && silent out
-nm -D --defined-only "$TARN_BUILD/run/pool/libcuda.so.1" | awk '{ print $3 }' | grep -vE '^(cu[A-Z]|tarn_run_driver$)' >"$work/names" || true
+nm -D --defined-only "$TARN_BUILD/run/pool/libcuda.so.1" | awk '{ print $3 }' | grep -vE '^(cu[A-Z]|tarn_run_(driver|slot|takes_over|has_taken_over)$)' >"$work/names" || true
 [ ! -s "$work/names" ] || fail "names can be seen: $(head -3 "$work/names")"
 
 # A random model with contents, and tarn in a program beside tarn in the shim.
