@@ -110,8 +110,10 @@ struct book_device {
     _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. The process writes it, again
                                     whenever the limits of its group change */
     _Atomic uint64_t used, peak; /* bytes, of kinds that take memory of the device */
-    _Atomic uint64_t blocks;     /* live blocks of these kinds */
-    _Atomic uint32_t asks;       /* set by the process: it waits for the first look of `tarn run` */
+    /* bytes of `used` in imported pieces of kept pools, which NVML counts for no process */
+    _Atomic uint64_t taken_over;
+    _Atomic uint64_t blocks; /* live blocks of these kinds */
+    _Atomic uint32_t asks;   /* set by the process: it waits for the first look of `tarn run` */
     /* set by `tarn run` after its first look, or by the process when it stops waiting for one */
     _Atomic uint32_t looked;
     /* bytes of the process that no hook saw, at the last look; UINT64_MAX: not known */

@@ -242,6 +242,8 @@ static void enter(const struct block *block)
 static void leave(const struct block *block)
 {
     count(block, false);
+    if (block->taken_over)
+        atomic_fetch_sub(&book->device[block->device].taken_over, block->size);
     if (run_kind_counts(block->kind) && !block->pooled)
         unuse(block->device, block->size);
 }
@@ -286,6 +288,7 @@ bool charge_taken_over(unsigned device, uint64_t piece, uint64_t size, void *cal
                                .device = (uint8_t)device,
                                .key = piece,
                                .size = size,
+                               .taken_over = true,
                                .references = 1};
     if (device >= book->devices)
         return false;
@@ -296,6 +299,7 @@ bool charge_taken_over(unsigned device, uint64_t piece, uint64_t size, void *cal
     }
     if (old.space)
         charge_free(&old, NULL);
+    atomic_fetch_add(&book->device[device].taken_over, size);
     if (book->exact) {
         atomic_fetch_add(&book->device[device].used, size);
         group_expect(device, size);

@@ -151,8 +151,9 @@ struct block {
     uint32_t references;
     uint16_t site;
     uint8_t space, kind, device;
-    bool pooled; /* cut from a segment; the segment counts as used, not the block */
-    bool synced; /* pooled: SYNC_MEMOPS is on for it */
+    bool pooled;     /* cut from a segment; the segment counts as used, not the block */
+    bool synced;     /* pooled: SYNC_MEMOPS is on for it */
+    bool taken_over; /* a piece of a kept pool that another process created */
     /* pooled: its lane, or 0. Not pooled: the source that it is from, or that the pool is
      * (pool/lane.h); 0: none */
     uint16_t owner;

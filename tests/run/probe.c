@@ -534,6 +534,22 @@ static void residue_above(void)
     CHECK(free_now() == 0);
 }
 
+/* Takes 30 MiB of a kept pool over, which NVML does not count for the process: it has 20 MiB. */
+static void taken_over(void)
+{
+    bool (*takes_over)(int, uint64_t, uint64_t) = NULL;
+    void *found = dlsym(library, "tarn_run_takes_over");
+    FILE *out = fopen(getenv("FAKE_NVML"), "w");
+    CHECK(out && fprintf(out, "%d %zu\n", (int)getpid(), 20 * MIB) > 0 && fclose(out) == 0);
+    CHECK(found);
+    memcpy(&takes_over, &found, sizeof found);
+    start(0);
+    CHECK(free_now() == 44 * MIB);
+    CHECK(takes_over(0, 12345, 30 * MIB));
+    usleep(200000); /* `tarn run` looks meanwhile */
+    CHECK(free_now() == 14 * MIB);
+}
+
 static cu_address held; /* "statics": freed when the process ends */
 
 static void free_late(void)
@@ -815,6 +831,7 @@ static const struct {
     {"killed", killed},
     {"residue", residue},
     {"residue_above", residue_above},
+    {"taken_over", taken_over},
     {"many", many},
     {"one", one},
     {"waits", waits},

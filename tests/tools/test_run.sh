@@ -114,6 +114,7 @@ touch "$work/nvml"
 command=(env "FAKE_NVML=$work/nvml" "FAKE_NVML_USED=$((100 << 20))" "${with[@]}")
 run 0 --limit 64M "$probe" residue && row "^  not seen: context, modules, driver's pools +20.0 MiB"
 says err 'limit 64.0 MiB, in use 0 B; contexts and modules 20.0 MiB'
+run 0 --limit 64M "$probe" taken_over && row "^  not seen: context, modules, driver's pools +20.0 MiB"
 run 0 --limit 2M "$probe" residue_above
 : >"$work/nvml"
 run 0 "$probe" one && row '^  others and residue .* 100 MiB' # the process has ended, and what it had with it

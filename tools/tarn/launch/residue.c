@@ -4,6 +4,9 @@
 /* Samples what NVML says that each process has. A sample counts only if the book did not change
  * meanwhile. Otherwise a free between the two looks would appear as memory that nobody sees.
  *
+ * NVML counts memory of a kept pool for the process that created it while that lives, and then for
+ * none (an H200, driver 580).
+ *
  * For a process that makes stream-ordered allocations, the lowest sample counts against its limit.
  * The driver's pools keep freed memory and use it again, and NVML does not show which part that
  * is. */
@@ -47,13 +50,15 @@ static bool sample(struct opened_book *opened, unsigned index)
         return true;
     books_read(opened);
     uint64_t before = books_device_sums(book, index).used;
+    uint64_t taken_over = atomic_load(&book->device[index].taken_over);
     uint64_t bytes = process_bytes(&book->device[index], book->process);
     books_read(opened);
     if (bytes == UINT64_MAX || atomic_load(&book->ended))
         return true;
     if (books_device_sums(book, index).used != before)
         return false;
-    uint64_t unseen = bytes > before ? bytes - before : 0;
+    uint64_t seen = before > taken_over ? before - taken_over : 0;
+    uint64_t unseen = bytes > seen ? bytes - seen : 0;
     opened->last_unseen[index] = unseen;
     if (unseen < opened->least_unseen[index])
         opened->least_unseen[index] = unseen;
