@@ -260,7 +260,10 @@ static tarn_status note_pools(struct remembered *made)
     struct survey_graph *row = NULL;
     for (size_t i = 0; i < made->known_count; i++) {
         const struct referred *referred = made->known[i].referred;
-        if (!referred || (row = row_of(made, row, &referred->block)))
+        if (!referred)
+            continue;
+        row = row_of(made, row, &referred->block);
+        if (row)
             continue;
         if (made->pool_count == made->pool_room && !pools_grow(made))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the pools of a graph");
