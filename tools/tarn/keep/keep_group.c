@@ -89,12 +89,12 @@ static bool take_slot(struct keep_group *group)
 /* The name in the path of a group's file; NULL: it is none. */
 static const char *name_in(const char *path)
 {
+    static const char start[] = "/tarn-group.";
     const char *slash = strrchr(path, '/');
-    int start = 0;
-    unsigned long user;
-    if (!slash || sscanf(slash, "/tarn-group.%lu.%n", &user, &start) != 1 || !start)
+    if (!slash || strncmp(slash, start, sizeof start - 1) != 0)
         return NULL;
-    return group_is_name(slash + start) ? slash + start : NULL;
+    const char *user = slash + sizeof start - 1, *after = user + strspn(user, "0123456789");
+    return after > user && *after == '.' && group_is_name(after + 1) ? after + 1 : NULL;
 }
 
 static void give_up(struct keep_group *group)
@@ -148,11 +148,11 @@ static uint64_t device_of(const struct kept_pool *pool)
         memcpy(uuid, text + 1, sizeof uuid);
     else
         for (int i = 0; text && i < 16 && *text; i++) {
-            unsigned byte = 0;
             text += *text == '-';
-            if (sscanf(text, "%2x", &byte) != 1)
+            char digits[3] = {text[0], text[0] ? text[1] : '\0', '\0'}, *end;
+            uuid[i] = (char)strtoul(digits, &end, 16);
+            if (end != digits + 2)
                 break;
-            uuid[i] = (char)byte;
             text += 2;
         }
     return group_device(uuid);
@@ -241,7 +241,7 @@ bool keep_group_claim(struct kept_pool *pool, uint32_t slot, uint64_t process)
     if (pool->claim && pool->claim == slot + 1)
         return is_counted(pool);
     if (!pool->group || pool->row == BOOK_DEVICES || slot >= GROUP_SLOTS || pool->claim ||
-        !group_lock(pool->group->file.file, (long)(GROUP_CLAIMS + slot), F_RDLCK))
+        !group_lock(pool->group->file.file, (long)GROUP_CLAIMS + slot, F_RDLCK))
         return false;
     pool->claim = slot + 1;
     pool->claimed = process ? process : process_of(pool->group, slot);
