@@ -46,8 +46,9 @@ bool any_awaited()
     return awaited().any.load(std::memory_order_relaxed);
 }
 
-/* Whether a block is awaited, which then is not any more, and whom to tell. */
-static bool is_awaited(void *block, Python *python)
+/* Removes a block from the awaited ones. True if it was there and Python wants to know of its free:
+ * *python says how. */
+static bool take_awaited(void *block, Python *python)
 {
     Awaited &all = awaited();
     std::lock_guard<std::mutex> guard(all.lock);
@@ -61,7 +62,7 @@ void tell_of_free(void *block)
 {
     Python python = {};
     void *type = nullptr, *value = nullptr, *trace = nullptr;
-    if (!is_awaited(block, &python))
+    if (!take_awaited(block, &python))
         return;
     int before = python.lock();
     python.take_error(&type, &value, &trace);

@@ -32,7 +32,8 @@ static void set_locked(struct hand *hand, unsigned count, size_t bytes)
     atomic_store_explicit(&hand->bytes, bytes, memory_order_relaxed);
 }
 
-/* Without the hand's lock: perhaps. */
+/* Without the hand's lock this is a hint, and so is the size of a block that is not claimed:
+ * claim_locked() looks again. */
 static bool has_room(const struct hand *hand, size_t size)
 {
     return !count_of(hand) || (count_of(hand) < HAND_SPANS && bytes_of(hand) + size <= HAND_BYTES);

@@ -128,7 +128,7 @@ def _key(it: _graphs.GraphReference) -> int:
 
 
 def freed_at(it: _graphs.GraphReference, found: Watched) -> str:
-    """The call stack of the free of a finding's block: Python's, or else the native one; "": there is none."""
+    """Where the block of a finding was freed: Python's call stack if it is known, otherwise the native one, otherwise an empty text."""
     return (found.frees.text(it.block) if it.freed_at else "") or it.freed_at
 
 
