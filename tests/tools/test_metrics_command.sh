@@ -27,6 +27,7 @@ run 0 "$tarn" --help && says out '  metrics  '
 run 0 "$tarn" metrics --help && says out 'Usage: tarn metrics' && silent err
 for bad in x 65536 -1 '' :80 '[::1' '::1:80' 'a]:80' 1:; do run 2 "$tarn" metrics "--listen=$bad" && says err '--listen wants'; done
 run 2 "$tarn" metrics x && says err 'takes options only, not "x"'
+run 2 "$tarn" metrics --directory "$work/none" && says err '--directory wants a folder that is there'
 run 0 "$tarn" metrics --directory "$work/pages" && says out '^tarn_exporter_processes 0$' && says out '^# EOF$' && silent err
 
 run 1 "$tarn" metrics --listen 192.0.2.1:0

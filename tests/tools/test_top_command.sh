@@ -59,6 +59,7 @@ run 0 "$tarn" help top && says out '--directory DIR'
 for bad in 0 0.05 x -1 4000 ''; do run 2 "$tarn" top "--interval=$bad" && says err '--interval wants'; done
 for bad in -1 64 x ''; do run 2 "$tarn" top "--device=$bad" && says err '--device wants'; done
 for bad in x '' Reserved; do run 2 "$tarn" top "--sort=$bad" && says err '--sort wants'; done
+run 2 "$tarn" top --directory "$work/none" && says err '--directory wants a folder that is there'
 run 2 "$tarn" top a b && says err 'not "b" as well'
 run 2 "$tarn" top --nonsense && says err 'no option --nonsense'
 

@@ -125,7 +125,7 @@ bool command_may_write(const char *name, const char *path)
     return false;
 }
 
-static bool is_folder(const char *path)
+bool command_is_folder(const char *path)
 {
     struct stat found;
     return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
@@ -145,7 +145,7 @@ bool command_folder(const char *beside, const char *installed, char *path, size_
             snprintf(place, sizeof place, "%s", places[i]);
         else
             snprintf(place, sizeof place, "%s/%s", self, places[i]);
-        if (is_folder(place) && realpath(place, real))
+        if (command_is_folder(place) && realpath(place, real))
             return (size_t)snprintf(path, size, "%s", real) < size;
     }
     return false;

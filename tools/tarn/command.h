@@ -57,6 +57,9 @@ bool command_colours(void);
  * there, which the file would replace. */
 bool command_may_write(const char *name, const char *path);
 
+/* True if a folder is there. */
+bool command_is_folder(const char *path);
+
 /* Finds a folder of libraries that belong to the program: `beside` it in a build tree, otherwise
  * `installed`, which may be relative to the program. False if neither exists. */
 bool command_folder(const char *beside, const char *installed, char *path, size_t size);

@@ -54,12 +54,12 @@ static bool take_listen(void *arguments, const char *value)
 static bool take_directory(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->directory = value;
-    return true;
+    return command_is_folder(value);
 }
 
 static const struct command_option options[] = {
     {.name = "listen", .wants = "a port, or an address, a colon and a port", .take = take_listen},
-    {.name = "directory", .wants = "a folder", .take = take_directory},
+    {.name = "directory", .wants = "a folder that is there", .take = take_directory},
     {.name = NULL},
 };
 

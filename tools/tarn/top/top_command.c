@@ -110,7 +110,7 @@ static bool take_order(void *arguments, const char *value)
 static bool take_directory(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->directory = value;
-    return true;
+    return command_is_folder(value);
 }
 
 static const struct command_option options[] = {
@@ -121,7 +121,7 @@ static const struct command_option options[] = {
     {.name = "once", .flag = offsetof(struct arguments, once)},
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = "device", .wants = "a number from 0 to 63", .take = take_device},
-    {.name = "directory", .wants = "a folder", .take = take_directory},
+    {.name = "directory", .wants = "a folder that is there", .take = take_directory},
     {.name = NULL},
 };
 static_assert(SURVEY_DEVICES == 64, "what --device wants");
