@@ -10,13 +10,9 @@
  * is removed by the next process that publishes there, and by `tarn top`. A child of fork() has no
  * page.
  *
- * The environment does the same without a call, at the first use of tarn:
- *   TARN_LIVE             1: publish; 0: do not
- *   TARN_LIVE_NAME        as `name`
- *   TARN_LIVE_DIRECTORY   as `directory`
- *   TARN_LIVE_INTERVAL    as `interval_ms`
- * With a malformed value every call returns TARN_ERROR_CONFIGURATION. If the page cannot be
- * created, the log says so (TARN_LOG=errors) and the program goes on.
+  * TARN_LIVE=1 does the same without a call, at the first use of tarn. docs/monitoring.md lists the
+ * variables. If the page cannot be created then, the log says so (TARN_LOG=errors) and the program
+ * goes on.
  *
  * All functions are thread-safe and may be called during a capture. Every function may also return
  * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER and
