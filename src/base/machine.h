@@ -20,10 +20,10 @@ struct machine_memory {
  * the least room decides. False if the system does not tell. */
 bool machine_memory_get(struct machine_memory *memory);
 
-/* Claims bytes before they are created. TARN_ERROR_OUT_OF_MEMORY if they, with what other threads
- * have claimed, would leave less than the reserve. Either way machine_claim_end() follows, when the
- * bytes exist, so that the kernel counts them, or never will. A claim that `must` be is not
- * refused. */
+/* Claims bytes of the machine's memory before they are created. TARN_ERROR_OUT_OF_MEMORY: with the
+ * claims of other threads, less than the reserve would be left. A claim with `must` is never
+ * refused. In each case the caller then calls machine_claim_end(): when the bytes exist, so that
+ * the kernel counts them, or when they never will. */
 tarn_status machine_claim(size_t size, bool must);
 void machine_claim_end(size_t size);
 

@@ -114,8 +114,8 @@ struct object_chunk {
     size_t size; /* bytes, with this header */
 };
 
-/* The word behind an object that is handed out. The pool's memory has this number nowhere else at
- * such a place. */
+/* The word behind each object that is handed out. Nothing else in the pool's memory has this number
+ * at such a place. */
 #define MARK UINT64_C(0x9e3779b97f4a7c15)
 
 static _Atomic(uint64_t) *mark_of(const struct object_pool *pool, uintptr_t object)

@@ -46,8 +46,8 @@ struct object_pool {
         .zeroed = sizeof(type)                                                        \
     }
 
-/* The same for objects that are read after they were freed: from `member` on, which must not be the
- * first one, they keep their last contents. */
+/* The same for objects that are read after they were freed. The members from `member` on keep their
+ * last contents. `member` must not be the first. */
 #define OBJECT_POOL_KEEPING(type, member)                                             \
     {                                                                                 \
         .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type), \

@@ -170,9 +170,9 @@ static bool goes_on(struct stream *stream, unsigned incarnation)
     return is;
 }
 
-/* Asks the driver about the newest open capture of a device. True if that bars nothing any more, so
- * that there may be another one to ask about. False if it goes on, if nobody has seen it begin, or
- * if there is none. */
+/* Asks the driver about the newest open capture of a device. True if that capture no longer bars
+ * anything: another one may be the next to ask about. False if it goes on, if it was announced and
+ * nobody has seen it begin, or if none is open. */
 static bool newest_is_over(int device)
 {
     mutex_lock(&captures_lock);
@@ -262,7 +262,8 @@ static void list_locked(struct capture *capture)
     thread->captures_on[capture->stream->device]++;
 }
 
-/* Removes it from that list, after which no thread counts as having begun it. */
+/* Removes a capture from its thread's list. Afterwards no thread counts as the one that began
+ * it. */
 static void unlist_locked(struct capture *capture)
 {
     struct thread *thread = capture->thread;

@@ -601,7 +601,8 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
         }
         if (tried < TARN_STREAM_SHARED_COUNT) {
             found->shared[index][found->shared_next[index]++ % TARN_STREAM_SHARED_COUNT] = shared;
-        } else { /* other threads have made all of them meanwhile: this one serves leases */
+        } else { /* other threads have made all shared streams meanwhile: lease this one out
+                    instead */
             shared->next = found->returned[index];
             found->returned[index] = shared;
             atomic_store(&shared->returned, true);

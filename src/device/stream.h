@@ -19,9 +19,9 @@ enum stream_origin {
     STREAM_IS_THREADS
 };
 
-/* A slot. It is never freed, so that the incarnation of a stale value can be compared. Whoever
- * fills it in for a new incarnation holds its lock alone: nobody else knows that incarnation
- * yet. */
+/* A slot of the table. A slot is never freed, so that the incarnation of a stale value can be
+ * compared. Code that fills a slot for a new incarnation holds `lock`; nobody else knows that
+ * incarnation yet. */
 struct stream {
     mutex lock;              /* held to retire the stream, and by code that passes the native stream
                                 to the driver: so the stream is not destroyed meanwhile */
@@ -34,8 +34,8 @@ struct stream {
     atomic_uint_fast64_t number; /* the driver's; 0 if it has none, or was not asked */
     enum stream_origin origin;   /* streams_lock */
     unsigned adoptions;          /* `entering`: how often it was adopted and not yet retired */
-    atomic_bool found;           /* no caller promised to retire it: only calls that name it pass it
-                                    to the driver */
+    atomic_bool found;           /* nobody promised to retire the stream, so it is passed to the
+                                    driver only in calls that name it */
     /* For a vendor's per-thread default stream: the only thread in which `native` means this
      * stream. NULL: it means this stream in every thread. Not dereferenced. */
     _Atomic(const struct thread *) owner;
@@ -80,8 +80,8 @@ tarn_status stream_of_call(tarn_stream value, struct stream **stream);
 /* The calling thread's current stream on a device. */
 tarn_status stream_current(int device, struct stream **stream);
 
-/* Whether the stream is the per-thread default stream of another thread, or of one that has ended:
- * the driver has no name for it in this thread. Code that only updates records works with it. */
+/* True if the stream is the per-thread default stream of another thread, which may have ended. The
+ * driver has no name for the stream in this thread. Only code that updates records may use it. */
 bool stream_is_foreign(const struct stream *stream);
 /* The same as a status, TARN_ERROR_INVALID_STREAM with a text. `what` names the refused
  * operation. */
@@ -97,10 +97,10 @@ static inline bool stream_is_found(const struct stream *stream)
     return atomic_load_explicit(&stream->found, memory_order_acquire);
 }
 
-/* The next of the streams that certainly exist and that this thread may pass to the driver, the
- * legacy ones among them: no found and no foreign ones. Of one device, or with NULL of all. `*slot`
- * is 0 at first. The stream may be retired as soon as it is returned: code that passes it to the
- * driver holds its lock, and compares `incarnation`. NULL ends. */
+/* Returns the next stream that certainly exists and that this thread may pass to the driver: legacy
+ * streams, but no found and no foreign ones. Of one device, or of all with NULL. `*slot` is 0 at
+ * first. NULL: no more. The stream may be retired as soon as the call returns, so code that passes
+ * it to the driver holds its lock and compares `incarnation`. */
 struct stream *stream_next(const struct device *device, unsigned *slot, unsigned *incarnation);
 
 /* Registers what the memory layer does when a stream is retired, while its native stream still

@@ -321,11 +321,11 @@ struct driver {
     /* Optional: visits what the nodes of a graph, and of graphs embedded in it, were given. The
      * caller makes sure that the graph does not change. */
     tarn_status (*graph_walk)(int device, driver_graph graph, struct driver_walk *walk);
-    /* Optional; NULL if events can only be asked one by one: waits until one of these events, of
-     * any devices, has ended. `ended` is its index. */
+    /* Optional: waits until one of the events, of any devices, has ended; `ended` is its index.
+     * NULL: events can only be queried one by one. */
     tarn_status (*event_wait_any)(const driver_event *events, size_t count, size_t *ended);
-    /* Optional; NULL if time passes by itself: sleeps for less than a second, and moves the
-     * driver's own clock as far. */
+    /* Optional: sleeps for less than a second, and advances the driver's own clock as far. NULL:
+     * time passes by itself. */
     void (*pause)(uint64_t ns);
     /* Ends background threads and the process's use of the driver. No call may follow. */
     void (*finish)(void);

@@ -159,9 +159,9 @@ bool handle_is_live(const void *handle);
  * runs after work of the old one, whose workspace moves too. Called by its owner. */
 tarn_status handle_follow(struct handle *handle, struct stream *stream);
 
-/* held.c: for a library with one handle per stream, moves to the front of the slot's list, and
- * returns, the thread's handle that was unused for the longest time and can move to another stream.
- * NULL if the thread has fewer than `least` handles, or none can move. */
+/* held.c: for a library with one handle per stream. Picks the thread's handle that was unused for
+ * the longest time and can move to another stream, moves it to the front of the slot's list, and
+ * returns it. NULL if the thread has fewer than `least` handles, or none can move. */
 struct handle *held_move(struct slot *slot, struct stream *stream, size_t least);
 /* Makes the slot forget the handle. */
 void slot_forget(struct holder *holder, const struct handle *handle);
@@ -208,8 +208,9 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
 /* modes.c: the value that a handle should have for one of the first modes: its thread's, otherwise
  * the process's; -1: the value from its creation. Called by the owner. */
 int mode_wanted(const struct handle *handle, int mode);
-/* Leaves the handle to its owner as it is, for work on `stream`. Afterwards nothing about its state
- * is known. If it may still point to freed memory, a bind takes that from it first. */
+/* For TARN_STREAM_NONE: leaves the handle to its owner as it is, for work on `stream`. Afterwards
+ * tarn knows nothing of the handle's state. If the handle may still point to freed memory, binds it
+ * first. */
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation);
 /* TARN_DEBUG=handles. */
 bool vendor_is_watched(void);

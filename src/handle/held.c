@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Chooses which of its handles a thread reuses for another stream, if a library's handles keep
- * their streams. Owns nothing: the list belongs to the slot, and only its thread uses it, so there
- * is no lock. The handle that was asked for last is at the front and stays on its stream. The
- * thread must ask for any of the others again before it uses it, so those may move to another
- * stream. */
+/* Chooses the handle that a thread reuses for another stream, for libraries whose handles keep
+ * their streams. Owns nothing: the list belongs to the thread's slot, so there is no lock. The
+ * handle that was asked for last is at the front and stays on its stream. Every other handle may
+ * move: the thread must ask for it again before it uses it. */
 #include "base/status.h"
 #include "device/capture.h"
 #include "handle/handle.h"

@@ -170,8 +170,8 @@ static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
     return handle;
 }
 
-/* The handle to hand out next: of those that serve best, the one that was given back last. NULL if
- * there is none. */
+/* Takes the handle to hand out next: of the handles that fit best, the one that was given back
+ * last. NULL: there is none. */
 static struct handle *pop_locked(struct shelf *shelf, bool by_stream, const struct stream *stream,
                                  bool foreign)
 {
@@ -449,8 +449,8 @@ tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *
             return TARN_OK;
         }
         handle_give_back(handle);
-        /* Its stream, or this one, is in a capture that tarn does not know: use handles that need
-         * no event. */
+        /* The handle's stream or `stream` is in a capture that tarn does not know. Try again with
+         * handles that need no event. */
         if (status != TARN_ERROR_CAPTURE || !foreign)
             return status;
     }
@@ -489,8 +489,9 @@ static size_t count_ready_locked(struct shelf *shelf, const struct stream *strea
     return count;
 }
 
-/* An available handle that can be made ready: with a stream, one that serves it best; of several,
- * the one that has been available longest. NULL if there is none. */
+/* Takes an available handle that is not ready, but can be made ready. With a stream, takes the
+ * handle that fits the stream best. Of several equal ones, takes the one that has been available
+ * longest. NULL: there is none. */
 static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream,
                                           const struct stream *stream)
 {

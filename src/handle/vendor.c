@@ -73,9 +73,8 @@ static bool has_status(const int *statuses, size_t count, int code)
     return has;
 }
 
-/* Whether the device has so little free memory that a create may have failed for lack of it,
- * whatever error it returned. With the code that it loads, a create takes tens to hundreds of
- * MiB. */
+/* True if the device is so full that a create may have failed for lack of memory, whatever error it
+ * returned. A create takes tens to hundreds of MiB, with the code that it loads. */
 static bool is_full(const struct device *device)
 {
     size_t free = 0, total = 0, little = (size_t)1 << 30;
@@ -331,8 +330,8 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
                 : TARN_OK;
 }
 
-/* If the handle still has its own memory, the first workspace would end the capture: so it keeps
- * its memory. */
+/* True if a handle that still has its own memory must keep it: its first workspace would free that
+ * memory, which ends a capture. */
 static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
 {
     return handle->library->row->frees_own_memory && !handle->points &&

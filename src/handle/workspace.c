@@ -270,8 +270,8 @@ static bool lend(struct handle *lender, const struct purpose *purpose, size_t si
     return lends;
 }
 
-/* If the handle already has its own workspace, that continues to serve, so that the caller's
- * pointer stays valid when the lender gets one. */
+/* A handle that already has its own workspace keeps it, even if the lender gets one later: the
+ * caller's pointer stays valid. */
 tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream,
                            void **pointer, size_t *size)
 {

@@ -16,9 +16,9 @@
 #define UNIFIED_VARIABLE "TARN_CUBLASLT_UNIFIED_WORKSPACE"
 #define NOT_ASKED (-1)
 
-static atomic_int policy = NOT_ASKED;  /* as it was set, else as the environment has it, which is
-                                          read once */
-static atomic_int unified = NOT_ASKED; /* as the environment has it, which is read once */
+static atomic_int policy = NOT_ASKED;  /* the policy that was set; else that of the environment,
+                                          which is read once */
+static atomic_int unified = NOT_ASKED; /* from the environment, which is read once */
 static atomic_uint_fast64_t epoch = 1;
 
 uint64_t workspaces_epoch(void)

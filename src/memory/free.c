@@ -47,8 +47,8 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
-/* Finds the block that a caller wants to free. Of one that graphs refer to it also takes the site,
- * without the lock. */
+/* Finds and locks the block that a caller wants to free. If graphs refer to the block, also records
+ * the call site, without holding the lock. */
 static tarn_status block_lock_to_free(void *pointer, void *caller, struct block *block)
 {
     if (announcer)

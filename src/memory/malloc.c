@@ -73,7 +73,7 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
     span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->own = request->own;
-    if (span->own) /* so that a block of the program cannot get its span from the parked ones */
+    if (span->own) /* keeps the span from being parked, where a block of the program could get it */
         atomic_store_explicit(&span->after, span->before = 0, memory_order_relaxed);
     span->uses = NULL;
     span_enter_locked(heap, span);

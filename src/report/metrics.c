@@ -56,7 +56,7 @@ enum value_kind {
     FLAG,       /* bits of a 32-bit number: `part` says which */
     STAT,       /* a tarn_stat: `part` is the offset of what is wanted of it */
     STAT_CLASS, /* three by class: lines for small and large, with the label "blocks" */
-    RATIO       /* 1 - the number / the one `part` bytes from it; 0 where that is 0 */
+    RATIO       /* 1 - the number / the number `part` bytes behind it; 0 if the latter is 0 */
 };
 
 struct family {

@@ -11,10 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* By which the lines of one process are told from those of others. */
+/* The labels that tell one process's lines from those of others. */
 struct metrics_process {
     char name[64];
-    char number[32]; /* its own, or what else no other process of that name has */
+    char number[32]; /* the process number, or another text that no other process of that name
+                        has */
     int rank;        /* among those of its job; -1: none is known */
 };
 

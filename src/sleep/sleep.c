@@ -510,9 +510,9 @@ static void anchored_stay(void)
     }
 }
 
-/* Counts pools that only the sleep refers to as residue, such as that of a graph that was
- * destroyed, and whose last launch ended, during the prepare. No wake resumes them. Their live
- * blocks belong to the program, so they stay. */
+/* Counts as residue the prepared pools that only the sleep still refers to, for example because
+ * their graph was destroyed and its last launch ended during the prepare. Such a pool stays: its
+ * live blocks belong to the program, and no wake would resume them. */
 static void ended_stay(void)
 {
     for (size_t i = 0; i < sleeping.count; i++) {

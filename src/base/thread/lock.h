@@ -177,10 +177,10 @@ static inline int condition_wait(pthread_cond_t *condition, mutex *m, const stru
     return code;
 }
 
-/* Many threads share it, or one has it exclusively. A thread that wants it exclusively goes before
- * threads that come later, so that it does not wait for ever: all wait behind `gate`, which it
- * keeps shut meanwhile. (glibc's rwlock can do that, musl's cannot.) A thread that holds it in
- * either way must not take it again. */
+/* A lock that many threads share, or that one thread holds exclusively. A thread that waits to hold
+ * it exclusively keeps `gate` shut, and later threads wait behind the gate. So the waiting ends.
+ * (glibc's rwlock can do that, musl's cannot.) A thread that holds the lock in either way must not
+ * take it again. */
 typedef struct {
     pthread_mutex_t gate;
     pthread_rwlock_t lock;

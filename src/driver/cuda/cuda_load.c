@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which gets what one thread has
- * found when the driver is chosen. Creates no context: a device that is not used stays
+/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which is filled in when one
+ * thread's find is chosen as the driver. Creates no context: a device that is not used stays
  * untouched. */
 #include "base/machine.h"
 #include "driver/cuda/cuda.h"

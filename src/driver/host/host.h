@@ -93,9 +93,10 @@ struct host_stream {
     struct host_device *device;
     uint64_t last, done;           /* positions of the last queued and the last finished
                                       operation */
-    uint64_t joined;               /* the legacy stream waits for this one up to this position */
-    uint64_t joins;                /* this one waits for the legacy stream up to this position of
-                                      it */
+    uint64_t joined;               /* the legacy stream waits until this stream has reached this
+                                      position */
+    uint64_t joins;                /* this stream waits until the legacy stream has reached this
+                                      position */
     struct host_op *head, *tail;   /* unfinished operations */
     struct host_stream *waiters;   /* streams whose head waits for this one */
     struct host_stream *next_live; /* in the device's list: live, or destroyed with work left */

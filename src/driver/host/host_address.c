@@ -141,9 +141,9 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
     vmas -= mapping_cost(range, address, end);
 }
 
-/* A mapping without content. At its limit the kernel refuses every mmap(), even one that replaces a
- * mapping and lowers the number (mm/mmap.c: `map_count > sysctl_max_map_count`). Then this one is
- * given up. It is shared memory, so it does not merge with neighbours. */
+/* A spare mapping without content. At the limit of mappings the kernel refuses every mmap(), even
+ * one that would lower their number (mm/mmap.c: `map_count > sysctl_max_map_count`). Then the spare
+ * mapping is given up. It is shared memory, so it does not merge with neighbours. */
 static void *spare;
 static const size_t spare_size = 4096;
 

@@ -111,7 +111,8 @@ static bool hold_ended(const struct host_hold *hold)
     return !hold->stream || hold->stream->done >= hold->position;
 }
 
-/* The graph was destroyed: its holds end with its last launch, which comes after all others. */
+/* The graph was destroyed. Its holds end with its last launch, which ends after all earlier
+ * ones. */
 static void holds_leave(struct host_graph *graph)
 {
     while (graph->holds) {

@@ -127,8 +127,8 @@ struct host_graph {
     struct host_node *first, *last;
     struct host_branch *branches; /* 0 is the origin's */
     unsigned branch_count, branch_room;
-    struct host_stream *last_stream; /* where it was last launched, up to which position: launches
-                                        run one after the other */
+    struct host_stream *last_stream; /* the stream and position of the end of the last launch:
+                                        launches run one after the other */
     uint64_t last_position;
 };
 

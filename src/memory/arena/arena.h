@@ -178,8 +178,8 @@ struct arena_pools {
     struct store *left_from;  /* where the next attempt to destroy some begins */
     atomic_uint helpers;      /* those with `use_on_oom` */
 
-    /* Pools whose last reference was dropped: a stack, and those that were taken from it under
-     * `collecting` (pool.c). */
+    /* `ended`: a stack of pools whose last reference was dropped. `ended_taken`: those that were
+     * taken from the stack under `collecting` (pool.c). */
     _Atomic(struct store *) ended;
     struct store *ended_taken;
     atomic_uint waiting;         /* pools without references that are not destroyed yet */
@@ -377,7 +377,7 @@ static inline unsigned store_flags(const struct store *store)
     return store->piece_flags | store->arena->piece_flags;
 }
 
-/* What new memory is for, which decides the limits that it must respect. */
+/* The purpose of new memory. It decides which limits the memory must respect. */
 enum charge {
     CHARGE_GROWTH, /* more memory: the limits of the device and of the pool, and leave_free_mb */
     CHARGE_RESUME, /* what a pool had before it was suspended: the same without the pool's limit */

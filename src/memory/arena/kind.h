@@ -10,7 +10,7 @@
 
 enum store_kind {
     KIND_VIRTUAL,     /* pieces, mapped where the arena has addresses */
-    KIND_REGISTRABLE, /* as virtual, but each run is one piece, so that one registration covers it
+    KIND_REGISTRABLE, /* as KIND_VIRTUAL, but each run is one piece that one registration covers
                          (registrable.h) */
     KIND_PLAIN,       /* segments from the driver or from a caller's allocator (segment.h) */
     KIND_UNCACHED,    /* segments from the driver, each for one block (tarn_caching_set(false)) */
@@ -19,7 +19,7 @@ enum store_kind {
     STORE_KINDS
 };
 
-/* Flags of one store. Its kind says which it may have. */
+/* Flags of one store. The store's kind says which flags are allowed. */
 enum store_flag {
     STORE_OF_POOL = 1,  /* the store is the first member of a private pool (pool.h) */
     STORE_REMAPS = 2,   /* memory that is free in stream order may be mapped at a second address */

@@ -26,7 +26,7 @@ struct observer {
     bool removed;
 };
 
-/* A callback that runs in this thread, and the one around it. */
+/* A callback that runs in this thread. `outer` is the callback that it interrupted. */
 struct frame {
     struct frame *outer;
     const struct observer *observer;

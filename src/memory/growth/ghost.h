@@ -12,8 +12,8 @@
 
 #include "memory/heap/heap.h"
 
-/* A range of old addresses. While it is in its heap's list, the heap's lock protects it. Once it is
- * taken out, it belongs to the thread that took it. */
+/* A range of old addresses. The heap's lock protects a ghost in the heap's list. A ghost that was
+ * taken out of the list belongs to the thread that took it. */
 struct ghost {
     struct ghost *next;
     uintptr_t start;

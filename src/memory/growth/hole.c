@@ -28,8 +28,8 @@ static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t s
     return TARN_OK;
 }
 
-/* Creates what the pieces lack, and maps them. On failure they are unmapped, with their store, and
- * the hole is one again. */
+/* Creates what is missing in `pieces`, and maps them into the hole. On failure the pieces are
+ * unmapped and stay with their store, and the addresses are a hole again. */
 static tarn_status hole_map(struct heap *heap, uintptr_t start, size_t size, size_t largest,
                             struct piece_list *pieces)
 {

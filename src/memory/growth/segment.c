@@ -359,8 +359,8 @@ static void segment_untell(const struct run *run)
         announcer->segment_gone(run->start);
 }
 
-/* Counted as freed before it is freed, so that it never counts together with memory that the driver
- * then gives to another thread. */
+/* Releases a segment. It is counted as freed first. Otherwise another thread could get the same
+ * memory from the driver, and both would count it. */
 static tarn_status segment_release(struct run *run)
 {
     struct store *store = run->store;
@@ -664,8 +664,8 @@ struct garbage {
     struct run *leaving;
 };
 
-/* Sets the average age of the segments, without those that could not go in the last pass. False:
- * there are no others. */
+/* Computes the average age of the segments, without those that could not be released in the last
+ * pass. False: no other segments are left. */
 static bool garbage_age(struct garbage *garbage)
 {
     size_t none = 0;

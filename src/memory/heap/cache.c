@@ -454,8 +454,8 @@ tarn_status cache_take_any(struct heap *heap, const struct request *request, uin
 
 /* Who owns a cache ----------------------------------------------------------------------------- */
 
-/* Makes every processor that runs this process pass a barrier. Afterwards this thread sees what the
- * cache's thread did before, and that thread sees what this one did. */
+/* Makes every processor that runs this process pass a barrier. Afterwards the calling thread sees
+ * what the cache's thread did before the barrier, and the other way round. */
 static void barrier_everywhere(void)
 {
     if (!cache_entry_is_barrier)

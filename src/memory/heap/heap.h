@@ -43,8 +43,8 @@ struct growths {
     size_t moved;     /* bytes that growths moved within the heap, or borrowed from heaps of other
                          streams */
     size_t returned;  /* bytes of the large zone's blocks that were freed */
-    size_t lent;      /* bytes that other heaps have borrowed from this one; 0 after each growth
-                         that added memory */
+    size_t lent;      /* bytes that other heaps took from this one since its last growth that added
+                         memory */
     unsigned regrets; /* growths that added memory while `lent` was not 0, at most REGRETS_MOST */
 };
 

@@ -23,8 +23,8 @@ struct help_search {
                            place; at first 0 */
 };
 
-/* Whether a heap's offers are listed: its pool helps out, and its stream and its pool are in use.
- * Then a look at the heap also shuts its caches, so that their slots stay as they are. */
+/* True if the heap's offers are listed: its pool helps out, and its stream and its pool are in use.
+ * Then a look at the heap also shuts its caches, so that their free slots stay. */
 static inline bool heap_helps_locked(const struct heap *heap)
 {
     return store_has(heap->store, STORE_HELPS) && !heap_is_left_behind_locked(heap);

@@ -205,7 +205,8 @@ static void enter_known(struct heap *heap, bool unused)
     enter(heap, HEAPS_ANCHORED, heap->known & HEAP_ANCHORED ? &arena->sets.anchored : NULL);
 }
 
-/* A heap is among the givers before it awaits no more, so a search finds it here or there. */
+/* Sets what is known of a heap. A heap enters the givers before it leaves the awaited ones, so a
+ * search finds it in one of the two. */
 static void set_known_locked(struct heap *heap, unsigned known)
 {
     mutex_lock(&heap->arena->sets.lock);

@@ -44,13 +44,13 @@ enum {
     HEAP_BARE = 1,     /* nothing in it could serve others, not even after a wait: not among the
                           givers */
     HEAP_SUMMED = 2,   /* the sums contain its memory: not among the changed */
-    HEAP_AWAITS = 4,   /* nothing in it can serve others before one of the marks has ended that it
-                          awaits (idle/awaited.h): not among the givers */
+    HEAP_AWAITS = 4,   /* its memory serves others only after one of the marks that it awaits has
+                          ended (idle/awaited.h): not among the givers */
     HEAP_ANCHORED = 8, /* with HEAP_AWAITS: or before an anchor is gone */
 };
 
-/* What a heap could give, as it was when it was last looked at. By it, code that is short of memory
- * comes only to heaps that can help (sums.c). */
+/* What a heap could give when it was last looked at. Code that is short of memory visits only heaps
+ * that can help by this (sums.c). */
 struct heap_gives {
     struct heap_sums sums;
     size_t longest;  /* bytes of the longest free span; 0: not in its store's `summed` */
@@ -59,9 +59,9 @@ struct heap_gives {
     uint64_t slots;  /* of a heap that helps (help.h): the classes of which it has a free slot */
 };
 
-/* As heap_next_serving(), without heaps that are bare or await work, and without those of the store
- * itself if they give each other nothing. So a search costs nothing for heaps that have nothing to
- * give. */
+/* As heap_next_serving(), without heaps that are bare or await work. Heaps of the store itself are
+ * left out too if they give each other nothing. So a search costs nothing for heaps that have
+ * nothing to give. */
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap);
 /* Whether no heap of a store gives anything to another heap of it: its places are fixed, or graphs
  * use the addresses. */
@@ -107,8 +107,8 @@ struct heap_age {
     uint64_t oldest;
     unsigned next; /* the lowest number of a heap behind this place */
 };
-/* The first heap behind a place, which moves behind it; NULL: there is none, or it has no segment
- * that was freed at `latest` or before. */
+/* Returns the next heap behind `place`, and moves `place` behind it. NULL: no further heap, or none
+ * with a segment that was freed at `latest` or earlier. */
 struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest);
 
 /* Puts a heap into the set `aside` of its store; with NULL, takes it out. Under the arena's

@@ -377,7 +377,8 @@ static tarn_status check_block(const struct transfer *transfer, const struct ima
                   block->name);
 }
 
-/* Copies the head and the table, so that what is checked is what is used. The caller frees it. */
+/* Checks the head and the table on a copy, so that a later change of the file has no effect. The
+ * caller frees `*table`. */
 static tarn_status read_table(const struct transfer *transfer, struct image **table)
 {
     struct image head;

@@ -115,7 +115,8 @@ void owner_leave(struct keep *keep, enum keep_verb verb);
 /* Gets the pool from the owner, or has it made: `found`. TARN_ERROR_BUSY if a process has it and
  * does not end within `wait_ms`. */
 tarn_status owner_get(struct keep *keep, unsigned wait_ms, struct keep_message *found);
-/* Then receives its segments, and maps them, unless `status` is a failure, which it returns. */
+/* Call it after owner_get(): receives the pool's segments and maps them. A `status` that is a
+ * failure is returned, and nothing is mapped. */
 tarn_status owner_segments(struct keep *keep, size_t count, tarn_status status);
 /* If the process runs under `tarn run`, has that count the adopted segments as this process's, and
  * tells the owner so. The pool has not begun. */

@@ -77,8 +77,9 @@ bool layout_is_sealed(const struct layout_block *block)
     return atomic_load_explicit(&block->state, memory_order_acquire) == LAYOUT_SEALED;
 }
 
-/* Who sees a part of a later block sees its number too, which comes before it; and who sees that
- * number before the copy sees that the block before is no longer sealed. */
+/* Copies a sealed block. False: the block is not sealed, or changed during the copy. A writer
+ * stores a block's number before its contents. So a copy that contains a part of a later block also
+ * sees the later number. */
 bool layout_read(const struct layout_block *block, struct layout_block *copy)
 {
     uint32_t number = atomic_load_explicit(&block->number, memory_order_acquire);

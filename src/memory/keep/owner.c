@@ -181,7 +181,7 @@ static tarn_status adopt_or_create(struct keep *keep, struct keep_message *answe
     return status;
 }
 
-/* Gets the pool to read it beside the process that has it, or had it. */
+/* Asks the owner for a pool to read, beside the process that has the pool or had it last. */
 static tarn_status read_beside(struct keep *keep, struct keep_message *answer, int *file)
 {
     mutex_lock(&keep->talking);
@@ -303,8 +303,8 @@ tarn_status owner_look_locked(struct keep *keep)
 
 /* Counting ------------------------------------------------------------------------------------- */
 
-/* A process that is in a group counts what it has of its pools. If the owner refuses that, both
- * count it. */
+/* Tells the owner that this process's group counts the pool from now on. If the owner refuses, both
+ * groups count the pool. */
 static tarn_status count_locked(struct keep *keep)
 {
     struct keep_message request = keep_message(KEEP_COUNTS), answer;
@@ -348,8 +348,9 @@ static tarn_status give_again_locked(struct keep *keep, const struct keep_segmen
     return status;
 }
 
-/* Compares some of the pool's segments with those of the owner. It gets those that it has not, and
- * gives up those that the pool has not. `from` becomes where they end. */
+/* Compares the pool's segments from `*from` on, at most a batch, with those of the owner. The owner
+ * receives the segments that it lacks, and drops those that the pool no longer has. Sets `*from` to
+ * where the comparison ended. */
 static tarn_status compare_locked(struct keep *keep, uint64_t *from)
 {
     struct keep_message request = keep_message(KEEP_HAS), answer;
@@ -391,8 +392,8 @@ static tarn_status join_locked(struct keep *keep)
     return keep->returns ? owner_is_gone(keep, ENOENT) : create_again_locked(keep);
 }
 
-/* Connects to the owner again. One that was killed is waited for, once; one that ended has removed
- * its socket. */
+/* Connects to the owner again. Waits until `deadline` for an owner that was killed: its socket is
+ * still there. An owner that ended has removed its socket. */
 static tarn_status connect_again_locked(struct keep *keep, uint64_t deadline)
 {
     keep->socket = wire_connect(keep->path);

@@ -30,15 +30,15 @@ static bool is_end(int file)
            about.st_ino == number;
 }
 
-/* Whether both ends are there, and this process made them. A program may have closed all files that
- * it did not know; the numbers may be those of its own files since. */
+/* True if this process made the pipe and both ends are open. A program may have closed descriptors
+ * that it did not know, and files of its own may have their numbers now. */
 static bool is_whole_locked(void)
 {
     return maker == getpid() && is_end(seen) && is_end(held);
 }
 
-/* An own `held` stays open if the program has closed `seen` alone: the pools that the process has
- * already are held by it. */
+/* Makes the pipe. If this process made the pipe before and only `seen` was closed, the old `held`
+ * stays open: it holds the pools that the process already has. */
 static bool make_locked(void)
 {
     int ends[2];

@@ -84,8 +84,7 @@ static tarn_status follow(struct keep *keep, const struct sealed *sealed)
     return TARN_OK;
 }
 
-/* Brings the records of a reader up to date. What was sealed when it begins is there when it ends,
- * unless it has been unsealed. */
+/* Updates the reader's records (reader.h). */
 static tarn_status look_locked(struct keep *keep)
 {
     struct sealed sealed = {0};

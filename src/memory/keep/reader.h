@@ -7,10 +7,10 @@
 
 #include "memory/keep/keep.h"
 
-/* Brings the records up to date. What was sealed when it begins is there when it ends, unless it
- * has been unsealed. */
+/* Updates the reader's records. A block that was sealed when the call began is among them, unless
+ * it was unsealed since. */
 tarn_status reader_look(struct keep *keep);
-/* A reader's find. */
+/* tarn_pool_block_find() of a reader. */
 tarn_status reader_find(struct keep *keep, const char *name, tarn_sealed_block *found);
 
 #endif

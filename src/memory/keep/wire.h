@@ -92,9 +92,9 @@ bool wire_is_message(const struct keep_message *message);
 /* Sends a message, with `count` files. False with errno. */
 bool wire_send(int socket, const struct keep_message *message, const int *files, unsigned count);
 
-/* Receives one, and its files, which are the caller's. 1; 0: the other side has closed the
- * connection; -1 with errno: EPROTO for what is no such message, EMFILE if files of it were lost
- * because this process has no descriptors left. */
+/* Receives a message with its files, which the caller closes. Returns 1; 0 if the other side has
+ * closed the connection; or -1 with errno: EPROTO if it is not such a message, EMFILE if files were
+ * lost because this process has no descriptors left. */
 int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH], unsigned *count);
 
 /* Opens a connection to an owner, for requests that wait no longer than wire_patience_ms. -1 with

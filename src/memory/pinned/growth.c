@@ -192,8 +192,8 @@ struct climb {
     uint64_t moves;             /* ended moves that the climb has seen, including its own */
 };
 
-/* Gets a segment's memory. An integrated device shares the machine's with it, so that both have one
- * limit; a limit of pinned memory that was set takes its place. */
+/* Gets a segment's memory. On an integrated device pinned memory comes from the same memory as the
+ * device's. Both then share one limit, unless a limit of pinned memory was set. */
 static tarn_status source_take(struct pinned_segment *segment,
                                const struct pinned_settings *settings, bool is_limited)
 {

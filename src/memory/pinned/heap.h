@@ -75,8 +75,8 @@ struct pinned_block {
                                                   among unused objects */
     struct pinned_use *uses;
     unsigned waits;
-    struct pinned_keeper *captured; /* recorded on a stream that captured: who keeps it once it is
-                                       freed; otherwise NULL */
+    struct pinned_keeper *captured; /* the block was recorded on a stream that captured: who keeps
+                                       it after its free; otherwise NULL */
     uint8_t state;
     uint8_t loose; /* free and not joined to its neighbours yet: 1 + its index in the pool's list;
                       otherwise 0 */

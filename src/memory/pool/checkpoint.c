@@ -238,8 +238,9 @@ static bool has(const struct list *list, const struct visited *block)
            found->block.usable_size == block->block.usable_size;
 }
 
-/* Of blocks that are live before and after the restore: what graphs refer to stays so. Takes the
- * note out of a block's list; and puts it into that of the block that is there again. */
+/* A block that is live before and after the restore keeps the note of the graphs that refer to it.
+ * note_take() takes the note out of the block's list; the restore puts it into the list of the
+ * block that is there again. */
 static struct use *note_take(const struct visited *visited)
 {
     struct block block;

@@ -164,10 +164,9 @@ int block_order(const void *a, const void *b); /* by address, for qsort() */
 tarn_status block_take_at(struct heap *heap, const tarn_pool_block *block, tarn_tag tag,
                           struct span **last);
 
-/* The next pool after `pool` (NULL starts) that has an offer which a search looks for, so that it
- * may serve a request of the default pool that would otherwise fail. Its `visits` is incremented
- * until the next call. No pool that a graph or capture holds: its launches write to memory that its
- * capture has freed. */
+/* Returns the next pool after `pool` (NULL: the first) with free memory that may serve a request of
+ * the default pool, by `search`. Increments its `visits` until the next call. Skips pools that a
+ * graph or capture holds: their graphs write to memory that was freed in the capture. */
 struct pool *pool_spare_next(struct arena *arena, struct help_search *search, struct pool *pool);
 
 /* Where a request for a stream is routed. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that remembered graphs refer to (tarn/graph.h). The note of a block is in its list of
- * uses, so that its free takes the slow path, which sees the note; other blocks are not affected. A
- * note belongs to the block while that lives, and to each list that names it. */
+/* Blocks that remembered graphs refer to (tarn/graph.h). Such a block has a note in its list of
+ * uses, so its free takes the slow path, which sees the note. Other blocks are not affected. A note
+ * belongs to the live block, and to each list that names it. */
 #ifndef TARN_MEMORY_REFERRED_H
 #define TARN_MEMORY_REFERRED_H
 

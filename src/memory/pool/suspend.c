@@ -33,8 +33,8 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
                                         : heap->zones[ZONE_LARGE].runs;
 }
 
-/* A kept pool's memory stays where it is when its contents are saved: the owner keeps it. When they
- * are discarded, its segments lose their memory one by one (segment.h). */
+/* True for the store of a kept pool. If its contents are saved, its memory stays in place with the
+ * owner. If they are discarded, its segments lose their memory one by one (segment.h). */
 static bool is_kept(const struct store *store)
 {
     return store_has(store, STORE_KEPT);
@@ -505,7 +505,8 @@ static tarn_status get_ready(struct pool *pool, bool save, bool *waited)
     return !status && save && !is_kept(&pool->store) ? save_contents(pool) : status;
 }
 
-/* What a kept pool that has become ready does: nothing, or it gives its memory up. */
+/* Suspends a kept pool whose work has ended. With `save` its memory stays with the owner; without,
+ * the pool gives up its seals and its memory. */
 static struct change suspended_kept(struct pool *pool, bool save)
 {
     struct taken *none = NULL;

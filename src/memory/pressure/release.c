@@ -143,8 +143,8 @@ struct pass {
     uint64_t of_pools; /* ns: the shortest time of a pool; 0: none */
 };
 
-/* Each heap in a move of its own, so that a thread that wants `moving` alone waits for one. False:
- * another thread does now. */
+/* One pass over the arena's heaps. Each heap is a separate move, so that a thread that wants
+ * `moving` alone waits for one heap at most. False: such a thread waits now. */
 static bool pass_over(struct arena *arena, struct pass *pass)
 {
     if (!is_still(arena)) {

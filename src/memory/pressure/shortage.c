@@ -602,8 +602,8 @@ bool shortage_helped(const struct store *store, uint32_t place, size_t size)
         trace_event(TRACE_oom, place, shortage.free, size, 0);
     shortage.rejected = ladder_rejects(arena, store, size);
     note_limit(&shortage, store);
-    /* An observer may have raised the limit. What none of them can serve is not tried again, so
-     * that they do not give everything up for it. */
+    /* An observer may have raised the limit, so whether the request can be served is asked again. A
+     * request that is hopeless is not tried again: observers would give everything up for it. */
     return observe_out_of_memory(&shortage) && !ladder_is_hopeless(arena, store, size);
 }
 

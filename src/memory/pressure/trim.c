@@ -138,8 +138,8 @@ void trim_without_waiting(struct arena *arena, struct store *store)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* One pass. If it fails while other threads move memory, one more: another thread may have been
- * unmapping old addresses of a piece that this one releases. */
+/* One pass. If the pass fails while other threads move memory, makes a second pass: another thread
+ * may have been unmapping old addresses of a piece that the first pass wanted to release. */
 static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
 {
     struct stillness since = stillness_begin(arena);

@@ -102,7 +102,7 @@ static enum outcome take_page_locked(struct commit *commit, size_t i)
                        i * range->page_size));
 }
 
-/* The stream comes after the work of another one on a page that it gets with its memory. */
+/* Makes the committing stream wait for another stream's work on a page whose memory it gets. */
 static enum outcome order_after_locked(struct commit *commit, struct page *page)
 {
     struct tarn_range *range = commit->range;
@@ -157,8 +157,8 @@ static void collect_aliases_locked(struct commit *commit, size_t wanted)
     }
 }
 
-/* Creates what the pieces lack of `wanted` bytes. On failure nothing of that stays, so that it does
- * not keep memory from others. */
+/* Creates pieces until the commit has `wanted` bytes. On failure the new pieces are released, so
+ * that they keep no memory from others. */
 static enum outcome create(struct commit *commit, size_t wanted)
 {
     struct tarn_range *range = commit->range;

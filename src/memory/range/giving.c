@@ -45,7 +45,7 @@ tarn_status ranges_trim(struct arena *arena, struct store *store, size_t wanted)
     return first;
 }
 
-/* Memory of one pool serves no other, so it goes back to the driver. */
+/* Gives pieces back to the driver, because memory of one pool serves no other. */
 static size_t release(struct piece_list *pieces)
 {
     size_t released = 0;

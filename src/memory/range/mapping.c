@@ -266,7 +266,7 @@ static bool is_left(const struct page *page)
     return page && word_state(atomic_load(&page->word)) == PAGE_LEFT;
 }
 
-/* Whether a page can leave in one call with a page beside it: one that is LEFT and idle. */
+/* True if a page can be unmapped together with the page beside it: it is LEFT and idle. */
 static bool leaves_too_locked(struct tarn_range *range, size_t index)
 {
     struct page *page = range_page(range, index);
@@ -333,8 +333,8 @@ static bool take_beside_locked(struct tarn_range *range, size_t index)
     return page && take_idle_locked(range, page);
 }
 
-/* Unmaps at most `most` pages of the run of idle pages around one that was taken: those after it,
- * then those before it. */
+/* Unmaps up to `most` idle pages in a row around page `index`, which the caller has taken. Prefers
+ * the pages after it to those before it. */
 static tarn_status collect_run_locked(struct tarn_range *range, size_t index, size_t most,
                                       struct piece_list *pieces)
 {

@@ -157,8 +157,8 @@ static tarn_status take_committed(const struct call *call, size_t i)
                   offset);
 }
 
-/* The epoch is read after the caller has queued its work, so a mark that ends this epoch comes
- * after that work. */
+/* Notes stream and epoch of pages that are decommitted. The caller has queued its work before, so a
+ * mark that ends this epoch comes after the work. */
 static void leave_decommitted(const struct call *call)
 {
     uint64_t owner = owner_of(call->stream), epoch = atomic_load(&call->range->epoch);

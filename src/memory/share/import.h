@@ -12,8 +12,8 @@
 
 /* Whether an address is in imported memory. One load if nothing is imported. */
 bool import_has(uintptr_t address);
-/* The number of the import around an address, which no other import of the process has, and its
- * end; 0: there is none. */
+/* The number of the import that contains an address, and the import's end. No other import of the
+ * process has the same number. 0: there is none. */
 uint64_t import_look(uintptr_t address, uintptr_t *end);
 /* Refuses a call that needs a block of tarn, because its pointer is imported. */
 tarn_status import_refuse(uintptr_t address) __attribute__((cold));

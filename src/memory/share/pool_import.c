@@ -111,8 +111,8 @@ static struct segment *segment_like(const struct segment_list *list, uint64_t ad
     return same ? segment : NULL;
 }
 
-/* Makes the list of a share's segments: takes those that `old` has from there, maps the others. On
- * failure nothing has changed. */
+/* Makes the list of a share's segments. Segments that `old` has already are taken from there,
+ * others are mapped. On failure nothing has changed. */
 static tarn_status list_make(struct arena *arena, const tarn_share *share,
                              const struct segment_list *old, struct segment_list *list)
 {

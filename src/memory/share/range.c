@@ -45,8 +45,8 @@ tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
     return status;
 }
 
-/* Whether the segments of a store are driver allocations of their own, which others may register:
- * those of registrable pools, and those of kept pools, which keep their addresses. */
+/* True if each segment of the store is a driver allocation that others may register: in registrable
+ * pools, and in kept pools, whose segments keep their addresses. */
 static bool has_segments(const struct store *store)
 {
     return store->kind.exports == EXPORTS_POOL || store_has(store, STORE_KEPT);

@@ -43,8 +43,8 @@ struct live {
 struct known {
     uintptr_t value;
     struct referred *referred; /* NULL: no block was live there */
-    uintptr_t ends[2];         /* behind that block as it was then: of the request, and of the unit
-                                  that it is rounded up to */
+    uintptr_t ends[2];         /* ends of that block at that time: of the requested bytes, and of
+                                  the bytes rounded up to the unit */
     struct outside outside;    /* where no block was; `number` is 0 where nothing was */
     atomic_bool told;          /* a finding about it was reported in debug mode */
     uint32_t region, stack;    /* of the block's allocation, as the trace has them; 0: unknown */
@@ -69,8 +69,8 @@ struct open {
     tarn_graph_certainty weight; /* if `weighed`: what the judgement has found out for good */
 };
 
-/* What a check of a remembered graph leaves to the next one, so that it looks only at what may have
- * changed. One check has it at a time; another one meanwhile does without. */
+/* What the last check of a remembered graph left, so that the next one looks only at what may have
+ * changed. One check at a time uses it; a second check at the same time works without it. */
 struct verdicts {
     uint64_t changes;  /* referred_changes before the last check by number, which listed the open
                            words; 0: there was none */
@@ -103,8 +103,8 @@ struct remembered {
     bool taken;               /* remembered_lock */
 };
 
-/* Addresses behind the blocks that one node refers to. A value that is one may be an end pointer,
- * which is also the start of the next block. */
+/* Ends of the blocks that one node refers to. A value equal to one of them may be an end pointer,
+ * although the next block starts there. */
 struct node_ends {
     uintptr_t *list; /* pages_map; sorted */
     size_t count, room;
@@ -165,8 +165,8 @@ void words_finish(struct graph_words *words);
  * end. `number` receives its number. */
 tarn_status remember(driver_graph graph, struct graph_words *words, const struct site *site,
                      uint64_t *number);
-/* Finds what is remembered of a graph; with a `number` that is not 0, of the one with that number.
- * NULL: nothing. The caller may use it until remembered_leave(). */
+/* Finds the record of a remembered graph, or with a `number` that is not 0 the record of that
+ * number. NULL: there is none. The caller may use it until remembered_leave(). */
 struct remembered *remembered_use(driver_graph graph, uint64_t number);
 void remembered_leave(struct remembered *used);
 struct known *remembered_at(const struct remembered *before, uintptr_t value);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Says of each word of a graph what lies there now, and how certain it is that this is a fault.
- * Owns nothing. */
+/* Judges each word of a graph: what lies at the address now, and how certain it is that this is a
+ * fault. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/pool/graph.h"
@@ -47,7 +47,7 @@ static tarn_graph_state state_of_free(struct check *check, tarn_graph_reference 
     return pool.held ? TARN_GRAPH_OTHERS : TARN_GRAPH_FREE;
 }
 
-/* What lies there where a live block does that is not the remembered one. */
+/* The state of an address in a live block that is not the remembered one. */
 static tarn_graph_state state_of_other(struct check *check, const struct live *now,
                                        const struct known *known)
 {
@@ -292,8 +292,9 @@ static tarn_graph_certainty weight(struct check *check, size_t index, const stru
     return open->weight;
 }
 
-/* Of memory where nothing was live when the graph was remembered: what its own capture, or one that
- * shares its pool, has freed; or no address at all. */
+/* The certainty of a finding in memory that had no live block when the graph was remembered. The
+ * graph's own capture, or one that shares its pool, may have freed it; or the value is no
+ * address. */
 static tarn_graph_certainty certainty_of_free(struct check *check, size_t index,
                                               const tarn_graph_reference *reference,
                                               const struct known *known)

@@ -15,7 +15,7 @@ struct heap;
 struct store;
 struct wait_any;
 
-/* One mark that a heap awaits: that of its own batches, or the first of a queue of uses. */
+/* A mark that a heap awaits: the mark of its own batches, or the first mark of a queue of uses. */
 struct awaited {
     struct tree_node node; /* in the tree of the heap's `awaits` */
     struct heap *heap;

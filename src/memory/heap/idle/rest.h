@@ -33,10 +33,11 @@ struct rest {
 uint64_t heap_rest_locked(struct heap *heap);
 /* Notes memory that the heap has grown by. */
 void heap_rest_grown_locked(struct heap *heap, uintptr_t start, size_t size);
-/* Notes whether memory of these batches needs a mark, so that it can go, and returns it. */
+/* Returns whether batches up to `rested` need a mark before their memory can go, and notes it in
+ * `wants_mark`. */
 bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested);
-/* Records the marks that were wanted. Takes the heap's lock. False: they are wanted still, because
- * the stream is another thread's. */
+/* Records the marks that were noted. Takes the heap's lock. False: the marks are still to be
+ * recorded, because the stream belongs to another thread. */
 bool heap_rest_mark(struct heap *heap);
 
 #endif

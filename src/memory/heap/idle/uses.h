@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that wait: their owner has freed them, and other streams still use them. All of it belongs
- * to wait.c, under the heap's lock. */
+/* Blocks that were freed while other streams still use them. Only wait.c accesses these lists,
+ * under the heap's lock. */
 #ifndef TARN_MEMORY_USES_H
 #define TARN_MEMORY_USES_H
 

@@ -292,9 +292,9 @@ static bool is_over(tarn_status status)
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Whether a use that has its mark has ended. A mark that a capture has taken can only be recorded
- * again on its own stream. If that stream was retired since, the mark of its retirement, which
- * comes later, replaces it. */
+/* True if a use that has a mark has ended. A mark that a capture has taken can be recorded again
+ * only on its own stream. If that stream was retired since, the later mark of its retirement
+ * replaces it. */
 static bool use_ended(struct use *use)
 {
     tarn_status status = use->mark ? mark_query(use->mark) : TARN_OK;

@@ -20,7 +20,8 @@ tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark
 tarn_status use_add_referred(struct use **uses, struct referred *referred);
 /* What is noted in a list. NULL: nothing. */
 struct referred *use_referred(const struct use *uses);
-/* Takes the note out of a list, to put it into another one or to end it. NULL: there is none. */
+/* Takes the note of graphs out of a list of uses, to move it to another list or to end it. NULL:
+ * the list has none. */
 struct use *use_take_referred(struct use **uses);
 void use_put_referred(struct use **uses, struct use *note);
 void use_end_referred(struct use *note);
