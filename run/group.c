@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* This process in its group: it has one slot from cuInit() to its end. A child of fork() has no
- * slot, and closes the file, so that it does not keep its parent's lock alive. */
+/* This process in its group. The process has one slot from cuInit() to its end. A child of fork()
+ * has no slot. The child closes the file, because an open copy would keep its parent's lock. */
 #include "group.h"
 #include "shim.h"
 

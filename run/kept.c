@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept pools, whose memory outlives the process that created it. An import alone charges nobody. A
- * tarn in the process that takes a pool over (tarn_pool_keep()) says here that the memory is its
- * own. It finds these functions by their names (driver.c), so they never change. */
+/* Kept pools. The import of a pool's memory is charged to nobody. A copy of tarn that takes a pool
+ * over (tarn_pool_keep()) calls the functions of this file to charge the memory to its process.
+ * tarn finds them by name (driver.c), so names and parameters never change. */
 #include "shim.h"
 
 HOOK bool tarn_run_takes_over(int device, uint64_t piece, uint64_t size)

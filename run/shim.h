@@ -104,7 +104,8 @@ struct own_file {
     ino_t node;
     char *path; /* from malloc() */
 };
-/* Opens a file; one that it creates only its user can read. Returns its number, or -1. */
+/* Opens a file, which only its user can read if this call creates it. Returns the descriptor, or
+ * -1. */
 int own_file_open(struct own_file *own, const char *path, int flags);
 /* Returns the file's number, for use at once. If the program has closed it, opens it again. -1: the
  * file is gone. Not for two threads at once. */
@@ -154,8 +155,8 @@ struct block {
     bool pooled;     /* cut from a segment; the segment counts as used, not the block */
     bool synced;     /* pooled: SYNC_MEMOPS is on for it */
     bool taken_over; /* a piece of a kept pool that another process created */
-    /* pooled: its lane, or 0. Not pooled: the source that it is from, or that the pool is
-     * (pool/lane.h); 0: none */
+    /* a pooled block: the number of its lane, or 0. Otherwise: the number of the source that the
+     * block comes from, or that the pool is (pool/lane.h); 0: none */
     uint16_t owner;
 };
 
@@ -204,16 +205,16 @@ void describe_devices(void);
 run_context primary_context(int device);
 /* True if a stream captures. CUDA only. */
 bool stream_captures(run_stream stream, bool per_thread);
-/* A context has gone. Another one may get the same pointer, so what threads remember of it is
- * void. */
+/* Call it when a context has ended. Threads forget what they remember of their current context,
+ * because a new context may get the same pointer. */
 void current_device_changes(void);
 
 /* Call it before the driver's call: it takes the bytes from the device's limit. RUN_OUT_OF_MEMORY:
  * they do not fit, and the driver's call must not be made. */
 run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size,
                         void *caller);
-/* Call it after the driver's call. With RUN_OK it writes the block down under its key. `size` is
- * the size that the driver gave it. */
+/* Call it after the driver's call. With RUN_OK it records the block under its key, with the `size`
+ * that the driver gave it. */
 void charge_end(struct charge *charge, run_result code, enum block_space space, uint64_t key,
                 uint64_t size);
 /* charge_free(): a block that was taken out has been freed. charge_restore(): its free failed, and

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's devices: which one is current, what each has (under a limit, as if it were smaller), and
- * its reset, which frees all that was made on it. HIP initializes itself in the first call that
- * needs it. So the shim wakes at the first allocation or the first question about memory. */
+/* HIP's devices: which one is current; their memory, which is smaller under a limit; and their
+ * reset, which frees everything on a device. HIP initializes itself in the first call that needs
+ * it, so the shim starts at the first allocation or question about memory. */
 #include "hip/enter.h"
 
 #include <string.h>

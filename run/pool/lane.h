@@ -71,8 +71,9 @@ struct lane_wait {
     cu_stream stream;
     cu_context context;
 };
-/* Call it before a wait, at whose end the driver returns what a pool has above its threshold. Lanes
- * of such pools first return their segments without blocks. True if some did. */
+/* Call it before a wait. At the end of a wait the driver returns what its pools have above their
+ * thresholds. So lanes first return their segments without blocks to these pools. True if some
+ * did. */
 bool lanes_before_wait(const struct lane_wait *wait);
 /* The wait for the current context; all NULL if there are no lanes. */
 struct lane_wait lanes_wait_for_context(void);

@@ -183,8 +183,8 @@ HOOK cu_result cuIpcOpenEventHandle(cu_event *event, struct cu_ipc_event handle)
     return code;
 }
 
-/* A part of a block is a part of its segment too, so the driver can export it. Nothing is pooled
- * after this, so no other block gets that memory while the importer has it. */
+/* A part of a block is also a part of its segment, so the driver can export it. Pooling ends here,
+ * so no other block gets that memory while an importer has it. */
 HOOK cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size,
                                              unsigned kind, unsigned long long flags)
 {

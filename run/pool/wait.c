@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Hooks of calls that destroy a stream or wait. At a wait the driver returns what its pools have
- * above their release thresholds, so lanes give it their segments without blocks beforehand. */
+/* Hooks of calls that destroy a stream or wait. In a wait the driver returns memory that its pools
+ * have above their release thresholds. So before a wait, lanes give their segments without blocks
+ * back to the driver's pools. */
 #include "lane.h"
 
 HOOK cu_result cuStreamDestroy(cu_stream stream)
