@@ -28,7 +28,7 @@ static tarn_status host_make(int number, driver_graph *made)
     return done ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Ends one without reporting that. The code that reports the end of another graph does so. */
+/* Destroys a graph without reporting its end. The caller reports the end of another graph. */
 static void host_unmake(driver_graph graph)
 {
     host_streams_lock();
@@ -76,7 +76,8 @@ struct sim_graph *sim_graph_show(int device, const struct driver_capture *captur
     return graph;
 }
 
-/* The one that a capture has shown, which has ended; NULL: it has shown none. */
+/* Takes the graph that the program was shown during a capture that has ended. NULL: it was shown
+ * none. */
 static struct sim_graph *take_shown(driver_graph made)
 {
     mutex_lock(&graphs_lock);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Graphs and executables, which are alike in CUDA and HIP. An executable holds the graph that it
- * was made from, so a program may destroy that first. A capture that was asked for its graph shows
- * one before it ends, and returns the same one. If the capture ends without a graph, what it has
- * shown serves again when its memory does. Thread-safe. */
+/* Graphs and executables, which are alike in CUDA and HIP. An executable holds its graph, so a
+ * program may destroy the graph first. A program may ask for the graph of an open capture; the end
+ * of the capture returns the same graph. If the capture ends without a graph, that graph's object
+ * is reused once the host device reuses the graph's memory. Thread-safe. */
 #ifndef SIM_COMMON_GRAPH_H
 #define SIM_COMMON_GRAPH_H
 

@@ -38,9 +38,10 @@ void sim_fail(uint64_t nth, bool forever, unsigned code);
 uint64_t sim_fail_calls(void);
 uint64_t sim_fail_hits(void);
 
-/* What machine.c asks of its library. These calls follow no rule and are not counted.
- * sim_native_stream(): the host device's stream for one of the library, and its device. The others:
- * the host device's graph for one of the library, and the end of such a graph. */
+/* Implemented by each library for machine.c; these calls follow no rule and are not counted.
+ * sim_native_stream() returns the host device's stream behind a stream of the library, and its
+ * device. The other two return the host device's graph behind a graph of the library, and destroy
+ * such a graph. */
 tarn_status sim_native_stream(void *native, int *device, driver_stream *stream);
 driver_graph sim_native_graph(void *native);
 tarn_status sim_native_graph_destroy(void *native);

@@ -108,7 +108,7 @@ static hip_result add(const char *call, hip_graph_node *node, hip_graph graph,
 
 static const struct host_op nothing = {.kind = HOST_OP_TIMED};
 
-/* Adds a node that does what `op` does; `model` has what is known of it. */
+/* Adds a node that executes `op`, and notes `model` as its parameters. */
 static hip_result add_more(const char *call, hip_graph_node *node, hip_graph graph,
                            const hip_graph_node *before, size_t count, const struct host_op *op,
                            const struct more *model)
@@ -144,7 +144,8 @@ static struct host_op op_of_copy(const struct hip_copy_node *copy)
     return op;
 }
 
-/* What is in the memory of copies of one row: this thread's latest other copy. */
+/* What HIP returns for a copy of one row, whose parameters it does not store: this thread's latest
+ * other copy. */
 static _Thread_local struct hip_copy_node left_over;
 
 /* A copy of one row is made at a launch. A copy of several rows is only stored, and does

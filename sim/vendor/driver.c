@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Opens the driver once, by its soname, so that it is the copy that the process uses. Without it,
- * or if an entry point is missing, every call reports that there is no device. */
+/* Opens the driver once, by its soname, so that the process has one copy. If the driver or one of
+ * its functions is missing, every call reports that there is no device. */
 #include "vendor/driver.h"
 
 #include <dlfcn.h>
