@@ -16,8 +16,8 @@ static size_t table_hash(const struct table *table, uint64_t first, uint64_t sec
     return (size_t)(hash ^ (hash >> 32));
 }
 
-/* The slot of a key, or the unused one where it belongs. The table has slots, and an unused one
- * among them. */
+/* The slot that has a key, or the unused slot where the key belongs. The table has at least one
+ * unused slot. */
 static struct table_slot *table_slot_of(const struct table *table, uint64_t first, uint64_t second)
 {
     size_t mask = table->capacity - 1;

@@ -53,7 +53,8 @@ struct progress {
     double until; /* when everything must have ended */
     int failed, late;
     char broken[512];   /* names of the contracts that failed */
-    char untried[512];  /* of those that did not end in their time, or for which no time was left */
+    char untried[512];  /* names of the contracts that did not end in time, or for which no time was
+                           left */
     const char *remedy; /* of the first one that failed */
 };
 

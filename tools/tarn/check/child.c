@@ -104,7 +104,7 @@ json_t *child_answer(json_t *(*function)(const void *), const void *argument, do
         return NULL;
     }
     *late = !text && child_clock() >= until;
-    /* with the processes that it started; a child that has answered needs them no more */
+    /* kill the child and the processes that it started: after its answer they are not needed */
     kill(-child, SIGKILL);
     if (!text)
         kill(child, SIGKILL);

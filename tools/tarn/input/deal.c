@@ -38,8 +38,8 @@ static bool deal_second(struct workload *workload, uint32_t number, uint64_t com
     return true;
 }
 
-/* The completions of blocks that were given a second stream, in the order of their frees, which is
- * that of their times. */
+/* The completions of blocks that were given a second stream, in the order of their frees. Their
+ * times are in the same order. */
 struct completions {
     struct workload_op *ops;
     size_t count, next;

@@ -97,8 +97,8 @@ bool once_hold(const char *path, char *error, size_t size)
     return true;
 }
 
-/* A held file is opened anew, so that it has a place of its own; where there is no /proc, it shares
- * one. */
+/* Opens a file. A held file is opened anew through /proc, so that the descriptor has its own
+ * position. Without /proc it shares the position. */
 int once_open(const char *path)
 {
     const struct held *held = find(path);

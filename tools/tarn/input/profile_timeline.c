@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of a memory timeline. It names no blocks: an increase of a category is one, and
- * a decrease ends blocks of that category, first the newest one of the same size, then the newest
- * ones, of which the last may leave a part. So sums by category are exact at each time, and only
- * lifetimes are guesses where several blocks are alike. Addresses are made up, each once. */
+/* Owns the meaning of a memory timeline. A timeline names no blocks. An increase of a category
+ * becomes a block. A decrease ends blocks of that category: the newest one of the same size,
+ * otherwise the newest ones, of which the last may be cut. So sums by category are exact at each
+ * time, and only lifetimes of similar blocks are guesses. Addresses are made up, each once. */
 #include "input/profile_json.h"
 
 #include <inttypes.h>

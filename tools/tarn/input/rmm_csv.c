@@ -312,8 +312,8 @@ static bool add_event(struct reader *reader, const struct snapshot_event *event)
     return true;
 }
 
-/* The log of a program that crashed ends where its buffer did, mostly within a line. Its last field
- * may be a part that reads as a whole: a stream that no other line has. */
+/* Reads the events. The log of a program that crashed usually ends within a line. The cut last
+ * field may read as a whole number: a stream that no other line has. */
 static bool read_events(struct reader *reader)
 {
     struct text line;

@@ -83,8 +83,8 @@ static bool take_event(struct reader *reader, pickle_value dict, uint64_t *recor
     return true;
 }
 
-/* A dict or a list is finished: if it is one of which there are many, and right, it becomes a
- * number at once. */
+/* Called for each finished dict or list. A valid event, frame, stack or mark becomes a record
+ * number at once, because there are many of them. */
 static bool reduce(void *context, struct pickle *pickle, pickle_value value, uint64_t *record)
 {
     struct reader *reader = context;

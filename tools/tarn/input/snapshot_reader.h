@@ -193,7 +193,7 @@ bool reader_bool(struct reader *reader, const struct path *path, const struct fi
                  enum word key, bool *yes);
 bool reader_pair(struct reader *reader, const struct path *path, const struct fields *fields,
                  enum word key, uint64_t pair[2]);
-/* A text that must be there; *word is WORD_COUNT for one that is not known. */
+/* Reads a text that must be there. `*word` receives its number; WORD_COUNT: the text is unknown. */
 bool reader_word(struct reader *reader, const struct path *path, const struct fields *fields,
                  enum word key, enum word *word);
 /* A text's number; 0 where there is none, whatever is there instead. */
@@ -212,10 +212,11 @@ bool reader_init_tables(struct reader *reader);
 
 /* A stack's number; 0 where there is none that can be read. */
 uint32_t reader_stack(const struct fields *fields);
-/* The same of a block, which in PyTorch before 2.1 has a "history" of those that had it, the last
+/* The stack of a block. Before PyTorch 2.1 a block has a "history" of its allocations, the last
  * first. */
 uint32_t reader_block_stack(struct reader *reader, const struct fields *fields);
-/* A dict, or a list of them, is finished: if it is a frame or a stack, it becomes one. */
+/* Called for a finished dict or list of dicts. If it is a frame or a stack, stores it as a
+ * record. */
 bool reader_take_frame(struct reader *reader, const struct fields *fields, uint64_t *record);
 bool reader_take_stack(struct reader *reader, pickle_value list, uint64_t *record);
 

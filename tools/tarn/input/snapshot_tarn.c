@@ -85,8 +85,8 @@ static bool check_mark(struct reader *reader, const struct path *path,
     return true;
 }
 
-/* The machine took them one by one as they came, so they are in order already; any other list is
- * not one that tarn writes. */
+/* Reads the list of marks. reduce() has taken each mark of a list that tarn wrote, in order, so
+ * item i is mark i. Any other list is refused. */
 static bool read_marks(struct reader *reader, struct path path, const pickle_value *items,
                        size_t count)
 {

@@ -56,7 +56,8 @@ static bool follow(const struct snapshot_trace *trace, struct lives *lives)
                 lives->end[block] = (uint32_t)i;
                 *owner = 0;
             }
-        } else { /* of before the trace; or one that contradicts it, whose block stays */
+        } else { /* a block from before the trace; or a contradiction: then the block at the address
+                    stays */
             allocated -= frees && !*owner ? event->size : 0;
             *owner = 0;
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A workload that differs a little from the recorded one, as the next run of a program does: for
- * what was learned from one run and is used in another. What changes is decided by a generator of
- * its own, so that a seed says all. */
+/* Varies a workload a little, as the next run of a program does. It tests what was learned from one
+ * run and is used in another. A separate generator decides what changes, so the result depends on
+ * the seed alone. */
 #include "input/workload.h"
 
 #include <stdlib.h>

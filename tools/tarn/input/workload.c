@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From a snapshot's trace to a workload.
+/* Makes a workload of a snapshot's trace.
  *
- * The trace speaks of addresses, and begins when recording began: what was alive then is known only
- * from a later free, or from the final state. One walk over the trace gives every address a life
- * (unknown, live, free requested, free); what does not fit counts as lost and is repaired as far as
- * one event can tell, so that any trace gives a workload whose every block is allocated once, freed
- * at most once after that, and completed at most once after that.
+ * A trace has addresses, and begins when recording began. What was alive then is known only from a
+ * later free or from the final state. One walk over the trace gives each address a state (unknown,
+ * live, free requested, free). Events that contradict the state count as lost. They are repaired as
+ * far as one event can tell. So in any workload every block is allocated once, freed at most once
+ * after that, and completed at most once after that.
  *
  * Blocks get provisional numbers in the order in which they are met, and their final ones at the
  * end, when what was alive before is known. Sizes are bounded so that no sum of live blocks

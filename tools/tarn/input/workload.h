@@ -52,8 +52,8 @@ struct workload_op {
     uint32_t event; /* its number in the trace, or WORKLOAD_BEFORE */
     uint32_t block; /* or WORKLOAD_NO_BLOCK */
     uint32_t other; /* of WORKLOAD_WAIT, _CAPTURE, _TRIM and _POOL_END */
-    /* Index of the stream; of a free, of that in whose order it is, where that is not the block's.
-     * Else WORKLOAD_NO_STREAM. */
+    /* Index of the stream. For a free: of the stream in whose order it is, if that is not the
+     * block's stream; else WORKLOAD_NO_STREAM. */
     uint32_t stream;
     uint16_t thread; /* that did it: from 0, in the order of appearance, below
                         WORKLOAD_MAX_THREADS */
@@ -67,8 +67,8 @@ struct workload_block {
     uint64_t completed; /* ns since the first event; when its memory may be used again, for a late
                            one */
     uint32_t stream;    /* index of workload.streams */
-    uint32_t second;    /* the same, of the stream that uses it last too, where one is known; else
-                           WORKLOAD_NO_STREAM */
+    uint32_t second;    /* index of the other stream that uses the block last; WORKLOAD_NO_STREAM:
+                           none is known */
     uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
     bool in_range;      /* a page of a range */
     bool unplanned;     /* its pool follows no plan */
@@ -130,16 +130,16 @@ bool workload_vary(struct workload *workload, uint64_t seed);
  * whether they fail. */
 void workload_forget_tries(struct workload *workload);
 
-/* Leaves the pages of ranges out, and commits that failed, so that nothing names them any more. The
- * most of them at one time is in `peak_ranges`. */
+/* Removes the pages of ranges, and commits that failed, from the workload. `peak_ranges` has the
+ * most bytes of such pages at one time. */
 void workload_leave_ranges(struct workload *workload);
 
 /* Computes the peaks and the late frees anew. A block that would carry the sums beyond what can be
  * counted is dropped. */
 void workload_measure(struct workload *workload);
 
-/* The thread that allocates a block, of `threads`, and the one that frees it, which is another for
- * 30 % of the blocks. */
+/* The numbers, below `threads`, of the thread that allocates a block and of the thread that frees
+ * it. For 30 % of the blocks they differ. */
 uint32_t workload_allocating_thread(const struct workload *workload, uint32_t block,
                                     uint32_t threads);
 uint32_t workload_freeing_thread(const struct workload *workload, uint32_t block, uint32_t threads);

@@ -24,8 +24,8 @@ struct kept_pool {
     char name[TARN_KEEP_NAME_BYTES];
     char driver[12], device[52];
     uint32_t slot; /* no other pool has it */
-    int record;    /* a file with what the owner knows of it, without segments; -1: there is no
-                      service manager to hold it */
+    int record;    /* a file with the owner's description of the pool, without its segments; -1: no
+                      service manager holds it */
     int file;      /* of its layout */
     struct layout *layout;
     struct keep_segment segments[KEEP_SEGMENTS_MOST];
@@ -34,23 +34,24 @@ struct kept_pool {
 
     /* Its group of `tarn run` (keep_group.c). */
     struct keep_group *group; /* NULL: it counts in none */
-    unsigned row;             /* of its device there; BOOK_DEVICES: there is no room for that */
+    unsigned row;             /* the device's row in the group; BOOK_DEVICES: the group has no row
+                                 for it */
     unsigned claim;           /* one more than the slot of the process that counts the pool; 0: the
                                  owner does */
-    uint64_t claimed;         /* that process, as the slot calls it */
+    uint64_t claimed;         /* identifies that process in the slot */
 
     /* The process that has it, or had it last. */
-    struct keep_peer *peer; /* its connection, while that is open */
+    struct keep_peer *peer; /* the process's connection; NULL: it is closed */
     pid_t process;
-    int ended; /* a pidfd, which is ready when the process has ended; -1: it never had it, or has
-                  returned it */
-    int held;  /* a pipe, whose other end the process holds open, and each child that it forked; -1
-                  with `ended`. It is the process's, so that children hold it from before the
-                  process had the pool, and for each owner */
+    int ended; /* pidfd of the process, which is ready after its end; -1: no process had the pool,
+                  or the last one has returned it */
+    int held;  /* one end of a pipe; the process and each of its children hold the other end open.
+                  The process creates the pipe before it asks for a pool, so a child that it forked
+                  earlier holds it too. -1 when `ended` is -1 */
 };
 
-/* Answers a request, and takes over those of its files that it sets to -1. False if the connection
- * is to be closed. */
+/* Answers a request. Files that it keeps are set to -1 in `files`. False: the connection is to be
+ * closed. */
 bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int *files,
                 unsigned count);
 /* Answers a request whose files were lost, because the owner has no descriptors left. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The owner's book: pools, their segments, and who has them. Owns the list of pools. It opens no
- * driver: to it, memory is a file descriptor. One thread.
+/* The owner's book: pools, their segments, and who has them. Owns the list of pools. Opens no
+ * driver: memory is a file descriptor here. One thread.
  *
- * A pool is given to a process only when the process that had it has ended, which its pidfd tells,
- * and when nobody holds the pipe any more that the process made before it asked: a child of fork()
- * holds a copy of it, and of the device too. A connection says nothing of that: it may end before,
- * and what it still has to say is refused once the pool has another process.
+ * A process gets a pool only when two things are true. The process that had the pool has ended, by
+ * its pidfd. And nobody holds the other end of the pipe that this process created before it asked
+ * for the pool: a child of fork() has a copy of it, and has the device open too. The end of a
+ * connection proves neither. Messages on an old connection are refused once the pool has another
+ * process.
  *
  * The service manager's store gets and gives up what the book does (keep_store.h), before a request
  * is answered. */
@@ -146,7 +147,8 @@ static bool answer(const struct keep_peer *peer, enum keep_verb verb, const char
     return reply(peer, &message, NULL, 0);
 }
 
-/* Gives a pool: what it is, with a file of its layout, and then its segments. */
+/* Sends a pool to a peer: its description with the file of its layout, then its segments in
+ * batches. */
 static bool give(const struct keep_peer *peer, const struct kept_pool *pool, int layout)
 {
     struct keep_message message = description(pool);
@@ -190,8 +192,8 @@ static bool is_write_end(const char *path, const char *pipe)
     return strcmp(name, pipe) == 0 && lstat(path, &about) == 0 && about.st_mode & S_IWUSR;
 }
 
-/* A process, other than this and `but`, that has a pool's pipe open; 0: none that this user can
- * see. */
+/* Returns a process that has the pool's pipe open, other than this process and `but`. 0: none that
+ * this user can see. */
 static pid_t holder_of(int pipe, pid_t but)
 {
     char wanted[48], path[300];

@@ -209,7 +209,7 @@ void store_begin(void)
     enter_passed();
 }
 
-/* What the name of a descriptor says that it is of a slot; NULL: it is not of that slot. */
+/* The part of a descriptor's name behind the slot; NULL: the descriptor belongs to another slot. */
 static const char *of_slot(const struct passed *entry, uint32_t slot)
 {
     char start[NAME_BYTES];

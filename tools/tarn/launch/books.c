@@ -197,7 +197,8 @@ const char *books_library_name(const struct book *book, uint32_t library)
     return !path[0] ? "(code of no file)" : slash ? slash + 1 : path;
 }
 
-/* A peak with what one thread had beyond it, and what all have now. */
+/* The highest of the noted peak, the highest that one thread's unsettled changes reached, and the
+ * value now. */
 static uint64_t peak_of(uint64_t peak, uint64_t settled, int64_t high, uint64_t live)
 {
     uint64_t reached = book_positive(settled + (uint64_t)high);

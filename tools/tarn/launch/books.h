@@ -11,8 +11,8 @@
 
 enum { BOOKS_MOST = 512 };
 
-/* The book of a process, which can write into it what it likes, at any time. So nothing is read
- * there but by books_read(). */
+/* The book of a process. The process can write anything into it at any time, so only books_read()
+ * reads it. */
 struct opened_book {
     struct book
         *book; /* a copy: its counts fit its lists, its texts end and have no control characters;
@@ -33,18 +33,18 @@ struct books {
 /* Opens what is new in the folder, and reads it. Called again and again; what is not whole yet is
  * tried again. */
 void books_look(struct books *books, const char *folder);
-/* Reads a book again; or only what it says of itself and its devices, which costs little. What a
- * process has cut off stays as it was. */
+/* books_read() reads a book again. books_read_devices() reads only its head and its devices, which
+ * costs little. If the process has cut the file off, what was read before stays. */
 void books_read(struct opened_book *opened);
 void books_read_devices(struct opened_book *opened);
-/* Writes into the process's book what it waits for: the bytes that no hook sees; that there was a
- * look. */
+/* Write into the process's book what the process waits for: the bytes of a device that no hook saw;
+ * that a look has taken place. */
 void books_write_residue(struct opened_book *opened, unsigned device, uint64_t bytes);
 void books_write_looked(struct opened_book *opened, unsigned device);
 void books_close(struct books *books);
 
-/* Whether the process of a book runs: one that has ended, and that its parent has not waited for,
- * does not. */
+/* True if the book's process runs. A process that has ended does not run, even if its parent has
+ * not waited for it yet. */
 bool books_process_lives(const struct book *book);
 
 /* What the lists of a book say, summed up. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds the driver that a program would be given, and tries whether a library opens. Both are done
- * in a child process, so that this one has neither loaded. */
+/* Finds the driver that a program would get, and tries whether a library can be opened. Both happen
+ * in a child process, so that this process loads neither. */
 #ifndef TOOLS_DRIVER_SEARCH_H
 #define TOOLS_DRIVER_SEARCH_H
 

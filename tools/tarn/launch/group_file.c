@@ -38,7 +38,8 @@ static bool is_named(const char *path, int file)
            named.st_dev == own.st_dev;
 }
 
-/* An open file that has its name, and keeps it while this process has the lock. -1 with errno. */
+/* Opens the group's file and locks it as held. While this process has the lock, the file keeps its
+ * name. -1 with errno. */
 static int open_held(const char *path)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -61,7 +62,7 @@ static bool write_at(int file, const void *from, size_t size, size_t offset)
     return pwrite(file, from, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* Of a file that ends within the word, what is there of it. */
+/* Reads a word. Bytes behind the end of the file are 0. */
 static uint64_t word_at(int file, size_t offset)
 {
     uint64_t word = 0;

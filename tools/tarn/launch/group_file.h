@@ -21,13 +21,14 @@ struct group_file {
 /* Whether it is a name that a group can have: 1 to 63 letters, digits, ".", "_" and "-", not "."
  * first. */
 bool group_is_name(const char *name);
-/* Opens the group of this user, or makes it, and keeps it there. With `limits` they become those of
- * all its processes. False, and why. */
+/* Opens the group of that name of this user, or creates it, and keeps the file open. `limits`,
+ * unless NULL, become the limits of all processes of the group. On failure returns false, with the
+ * reason in `why`. */
 bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
                 size_t size);
-/* What its living processes have of a device. */
+/* The sum of what the group's living processes have of a device. */
 struct group_sum group_file_sum(const struct group_file *file, const char uuid[static 16]);
-/* Removes the file with the last of the group. */
+/* Closes the group. The last process of the group removes the file. */
 void group_close(struct group_file *file);
 
 #endif

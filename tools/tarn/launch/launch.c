@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Signals are blocked and waited for, so that none is lost between a look and a wait. SIGPIPE is
- * ignored: who does not read the summary may want the files. Where SIGCHLD is ignored nobody could
- * wait for the
- * program, so it is not while the program runs, which finds it as it was. One that the terminal
- * sends reaches the program by itself, as it is in the same group; one that a process sends to this
- * one alone is passed on. */
+/* Starts the program and waits for it. Signals are blocked and waited for, so that none is lost
+ * between a look and a wait. SIGPIPE is ignored: the files are written even if nobody reads the
+ * summary. If SIGCHLD was ignored, nobody could wait for the program. So it is not ignored while
+ * the program runs; the program itself finds it as it was. A signal of the terminal reaches the
+ * program directly, because both are in one process group. A signal to this process alone is passed
+ * on. */
 #include "launch/launch.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn run`: makes a folder with a copy of the shim for the driver of this machine, runs the
- * program with that folder first on the loader's path, and shows when it has ended what its books
- * say. Where the machine has no driver the program runs as it would without. */
+/* `tarn run`. Creates a folder with a copy of the shim for this machine's driver. Runs the program
+ * with that folder first on the loader's path. At the end prints what the books of its processes
+ * say. On a machine without a driver the program runs as it would without `tarn run`. */
 #include "base/file.h"
 #include "command.h"
 #include "launch/books.h"
@@ -92,8 +92,8 @@ struct arguments {
 #define POOL_LEAST UINT64_C(512)
 #define POOL_MOST (UINT64_C(1) << 30)
 
-/* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that
- * wait, which only a limit makes. */
+/* Milliseconds between two looks: usually; while a process is younger than YOUNG_MS; while a
+ * process waits, which happens only under a limit. */
 enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 3000 };
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -242,8 +242,8 @@ struct drivers {
     size_t count;
 };
 
-/* One shim in front of one driver, which opens. Of two that have another name in common the first
- * has it. */
+/* Puts a shim in front of a driver that can be opened. Of several shims with the same further name
+ * the first gets that name. */
 static bool place_shim(const struct run *run, const char *shims, const struct shim_kind *kind,
                        const char *driver, char *why, size_t size)
 {
@@ -263,8 +263,8 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
     return placed;
 }
 
-/* Whether the folder is at its place, with its shims. One that somebody has removed may have been
- * made again by anybody. */
+/* True if the folder and its shims are still in place. A folder that was removed may have been
+ * created again by anybody, so the inode is compared. */
 static bool folder_is_there(const struct run *run)
 {
     char path[PATH_MAX + 32];
@@ -287,8 +287,8 @@ static bool access_of(const struct run *run, const char *name)
     return access(path, R_OK) == 0;
 }
 
-/* A folder below `parent` with the shims. Processes that have become another user find them too, so
- * that a limit holds for them; they can write nothing there. */
+/* Creates a folder with the shims below `parent`. Every user can read the folder and nobody else
+ * can write there, so a limit also holds for processes that change their user. */
 static bool folder_fill(struct run *run, const char *parent, const char *shims,
                         const struct drivers *drivers, char *why, size_t size)
 {
@@ -441,8 +441,9 @@ static void read_all(struct books *books)
         books_read(&books->list[i]);
 }
 
-/* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon
- * is sampled too, and at once where one waits for it. */
+/* One look: finds new processes each time, and samples NVML's figures now and then. While a process
+ * is young, samples are frequent, so that short processes are sampled too. A process that waits for
+ * a sample gets it at once. */
 static long look(void *user)
 {
     struct run *run = user;

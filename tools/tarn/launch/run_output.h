@@ -11,8 +11,8 @@
 #include "launch/books.h"
 #include "launch/group_file.h"
 
-/* One screen: by process and device, which library has and had how much, what no hook saw, and what
- * others of the group have. */
+/* Prints one screen: for each process and device what each library has and had at most, what no
+ * hook saw, and what the rest of the group has. */
 void run_summary_print(const struct books *books, struct group_file *group, FILE *out);
 
 /* Writes the logs as PyTorch snapshots: of the process that allocated most to `path`, of others to

@@ -175,9 +175,9 @@ static ElfW(Verdef) * version_at(const struct versions *versions, size_t offset,
     return node;
 }
 
-/* Gives our nodes, whose names are placeholders, the names of theirs, so that a program that wants
- * its symbols by a version finds that the shim has it. False where they have too many, or a name is
- * too long. */
+/* Gives the shim's version nodes, whose names are placeholders, the names of the driver's nodes. So
+ * a program that asks for a symbol by its version finds it in the shim. False: the driver has too
+ * many nodes, or a name is too long. */
 static bool name_versions(const struct image *ours, const struct image *theirs)
 {
     struct versions mine, wanted;

@@ -20,9 +20,9 @@ struct shim_kind {
     const char *major;  /* the digit that the shim's own name ends with; NULL: it is there */
 };
 
-/* Writes the shim to `to`, with the driver's path as the library that it needs, the versions that
- * the driver's symbols have, and without the exports that this driver has not, which a program that
- * asks for them must not find. False, and why. */
+/* Writes a copy of the shim to `to`. The copy needs the driver by its path, has the versions of the
+ * driver's symbols, and lacks the exports that this driver lacks, because programs look for those.
+ * False, with the reason in `why`. */
 bool shim_copy(const char *shim, const struct shim_kind *kind, const char *driver, const char *to,
                char *why, size_t why_size);
 

@@ -57,9 +57,9 @@ bool metrics_is_place(const char *where)
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Limits. A connection is closed some seconds after its first byte. There are so many connections
- * that silent ones do not make a scrape wait until then, and one address cannot have all of them.
- * The head of a request may have so many bytes. */
+/* Bounds of the server. A connection is closed MOST_SECONDS after its first byte. There are enough
+ * connections that silent ones do not delay a scrape until then, and one address cannot have all of
+ * them. The head of a request has at most HEAD_BYTES. */
 enum {
     MOST_CONNECTIONS = 1000,
     MOST_OF_ADDRESS = 400,

@@ -51,7 +51,8 @@ struct node {
      * one that is not placed yet */
     uint32_t *top;
     uint32_t *order; /* blocks to be placed, by rising `low` */
-    /* a block that it meets and that may lie below it, the one that was found last, or NOBODY */
+    /* for each block: the block below it that was found last, among those alive at the same time;
+     * NOBODY: none */
     uint32_t *under;
     uint32_t *part; /* by index of `order`, once parts were separated: the number of the part */
     uint8_t *placed;
@@ -558,7 +559,8 @@ static enum packing_answer descend_parts(struct packing_search *search, uint32_t
     return below ? answer : PACKING_CUT;
 }
 
-/* Searches below a node that was pruned, so that what its sections have to spare is known. */
+/* Searches below a node. The node must have been pruned: that computes what its sections have to
+ * spare. */
 static enum packing_answer descend(struct packing_search *search, uint32_t depth)
 {
     struct node *node = &search->nodes[depth], *below = node_below(search, depth);
@@ -575,7 +577,7 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
             if (answer != PACKING_NEVER)
                 return answer;
         }
-        /* It was refused, so it lies on a block that is still to be placed */
+        /* No room was found at `low`: the block lies on a block that is still to be placed */
         node->low[block] = lowest_end(search, node, block);
         if (node->low[block] == NONE || !prune(search, node))
             return PACKING_NEVER;

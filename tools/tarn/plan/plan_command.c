@@ -314,9 +314,8 @@ static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
     return c10_fits(context, &policy, memory, fits);
 }
 
-/* Searches between a device that is too small, since it has less than what is live at one time, and
- * one that is large enough, which is found first: as large as what is reserved without a limit, or
- * a little larger. */
+/* Searches the smallest device. The lower bound is just below what is live at one time. The upper
+ * bound is found first: what is reserved without a limit, or a little more. */
 static bool search_devices(struct arguments *arguments, struct workload *workload,
                            const struct plan_draft *draft, struct findings *findings)
 {

@@ -69,7 +69,8 @@ struct c10_result {
     uint64_t retries;                /* how often all cached memory was given back to make room */
     /* allocations that found no room even after that; the run goes on without their blocks */
     uint64_t ooms;
-    /* requests that failed in the recording and were tried; those of them that failed here too */
+    /* requests that failed in the recording: those that were tried here, and those of them that
+     * failed here too */
     uint64_t tried, denied;
     /* the event of the first allocation of `ooms` or `denied`; UINT32_MAX: before the trace */
     uint32_t first_oom;

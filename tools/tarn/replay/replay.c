@@ -128,8 +128,8 @@ static tarn_status ask(struct replay *replay, const struct workload_block *block
     return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
 }
 
-/* Makes a request again that failed in the recording; it may fail here. Reserved memory may reach
- * its peak in it. */
+/* Repeats a request that failed in the recording. It may fail here too. Reserved memory may reach
+ * its peak during the request. */
 static bool try_allocation(struct replay *replay, uint32_t number)
 {
     struct replay_result *result = replay->result;
@@ -227,8 +227,8 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     return true;
 }
 
-/* The other stream that uses a block until its completion: a helper, or the one from the
- * distribution over streams; NULL if there is none. */
+/* The second stream that uses a block until its completion: the recorded or dealt one, or a helper.
+ * NULL: there is none. */
 static struct lane *second_lane(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];

@@ -83,7 +83,8 @@ static json_t *json_text(const char *text)
     return json_string(name_valid(text).text);
 }
 
-/* Calls of a model. Those for segments are always there, others only if they were made. */
+/* The calls of a model, by kind. Calls for segments and events are always listed, others only if
+ * they were made. */
 static json_t *json_model_calls(const struct c10_result *run)
 {
     json_t *object = json_object();

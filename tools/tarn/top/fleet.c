@@ -58,8 +58,9 @@ static void device_learn(struct fleet_device *device, const struct survey_device
     device->used = of->total > of->free ? of->total - of->free : 0;
 }
 
-/* What NVML says that the processes of the list have, less what tarn has for them. A process that
- * NVML calls otherwise, in another PID namespace, counts with the others. */
+/* The bytes that the listed processes have by NVML, less what tarn has for them. If NVML knows a
+ * process by another number, because it is in another PID namespace, its bytes count as those of
+ * others. */
 static uint64_t rest_of(const struct fleet *fleet, size_t device,
                         const struct fleet_monitor *monitor)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* All processes of a machine that publish, and its devices: what each process has of each device,
- * what the rest of these processes is (contexts, modules, what libraries allocate by themselves),
- * and what others have. A device is one by its UUID, whatever number a process gives it. */
+/* All processes of a machine that publish, and the machine's devices. For each device: what each
+ * process has by tarn; what these processes have besides (contexts, modules, allocations of
+ * libraries); and what other processes have. A device is identified by its UUID, because processes
+ * may number it differently. */
 #ifndef TOOLS_TOP_FLEET_H
 #define TOOLS_TOP_FLEET_H
 
@@ -11,15 +12,16 @@
 
 #include <tarn/keep.h>
 
-/* A device of the machine that a process publishes. UUID "": of a driver that has none; then it is
- * that process's alone. */
+/* A device of the machine that a process publishes. An empty UUID: the driver has none, and the
+ * device counts as that process's own. */
 struct fleet_device {
     char uuid[48], pci[24], name[64];
     uint64_t total, used; /* bytes; used: by anybody, SURVEY_UNKNOWN where nobody says */
     uint64_t reserved;    /* by all processes of the list */
-    uint64_t rest;        /* what else these have, as NVML says; SURVEY_UNKNOWN where it does not */
-    bool monitored;       /* NVML told it: total and used are its figures, not a process's */
-    uint64_t said_ns;     /* when the process said it whose figures they are, else */
+    uint64_t rest;        /* bytes that these processes have besides, by NVML; SURVEY_UNKNOWN: NVML
+                             does not say */
+    bool monitored;       /* total and used are NVML's figures, not a process's */
+    uint64_t said_ns;     /* otherwise the time at which that process took the figures */
 };
 
 /* What a process has of a device. */
@@ -32,7 +34,8 @@ struct fleet_share {
     int samples;
 };
 
-/* A pool of the owner that TARN_KEEP names: memory that a process has, or that waits for one. */
+/* A kept pool of the owner that TARN_KEEP names: its memory belongs to a process, or waits for
+ * one. */
 struct fleet_kept {
     char name[TARN_KEEP_NAME_BYTES], device[52];
     char group[64];         /* of `tarn run`, in which it counts; empty: none */
@@ -46,8 +49,8 @@ struct fleet {
     size_t kept_count;
     struct fleet_device *devices;
     struct fleet_share
-        *shares; /* of devices that are in use, and one of each process that uses none: its `of` is
-                    NULL */
+        *shares; /* one for each process and device in use; for a process that uses none, one whose
+                    `of` is NULL */
     size_t device_count, share_count;
 };
 
@@ -69,8 +72,8 @@ struct fleet_order_name {
 };
 extern const struct fleet_order_name fleet_orders[FLEET_ORDERS];
 
-/* Makes the fleet of a list, which must outlive it. `before`, which may be NULL, is what the last
- * one was: rates and history come of it. False where memory is short. */
+/* Makes the fleet of a list. The list must outlive the fleet. Rates and history are computed from
+ * `before`, the previous fleet; NULL: there is none. False if memory is short. */
 bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order,
                 struct fleet *fleet);
 void fleet_finish(struct fleet *fleet);
@@ -78,7 +81,7 @@ void fleet_finish(struct fleet *fleet);
 /* The part of a device that it is, from 0 to 1. */
 double fleet_part(const struct fleet *fleet, const struct fleet_share *share);
 
-/* What a device is called in a line: its PCI address; where it has none, or is a slice, its
+/* The name of a device in a line: its PCI address. A slice, or a device without an address, has its
  * UUID. */
 const char *fleet_device_name(const struct fleet_device *device);
 

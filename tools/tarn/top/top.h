@@ -39,7 +39,7 @@ struct top_why {
 enum top_result top_open(const char *path, int *file, struct top_why *why);
 /* Reads an open page. Of one whose process died in a write, or is at it for long, TOP_NONE. */
 enum top_result top_read(int file, struct top_reading *reading, struct top_why *why);
-/* The seconds without a newer reading than this one, after which its process counts as silent. */
+/* Seconds without a newer reading after which the process counts as silent. */
 double top_patience(const struct top_reading *reading);
 /* Reads an open page as soon as it shows something newer than `before`. False if its process ended
  * first, or is silent. */
@@ -50,8 +50,8 @@ struct top_list {
     struct top_entry {
         char path[4096];
         char number
-            [32]; /* of the process, with what the page's name has behind it; no other entry of that
-                     name has it */
+            [32]; /* the number of the process, with the rest of the page's name; unique in this
+                     list */
         struct page_head head;
         struct top_reading *reading; /* NULL: nothing was written yet */
         uint64_t reserved;           /* bytes, of all devices */
@@ -63,9 +63,10 @@ struct top_list {
                         most of time */
 };
 
-/* Other users can put any number of pages where pages are looked for, and keep them unreadable. So
- * a list has at most so many of each user, waits so long for those of one user that are being
- * written, and looks at no more after so long altogether. */
+/* Bounds of a list. Other users can put any number of pages where pages are looked for, and can
+ * keep them unreadable. So a list has at most TOP_PAGES_OF_USER pages of each user, waits
+ * TOP_WAIT_OF_USER_MS for pages of one user that are being written, and reads no further page after
+ * TOP_LIST_MS. */
 enum { TOP_PAGES_OF_USER = 256, TOP_WAIT_OF_USER_MS = 100, TOP_LIST_MS = 2000 };
 
 /* Looks through a directory, or with NULL those where pages are usually made; `pid` not 0: also

@@ -16,8 +16,7 @@
 #include <unistd.h>
 
 #define WAIT_NS \
-    UINT64_C(200000000) /* for a page that is being written, where it is the one that
-                           was asked for */
+    UINT64_C(200000000) /* how long to wait while the page that was asked for is being written */
 #define TRY_NS 1000000
 #define NS_PER_MS UINT64_C(1000000)
 #define SILENT_INTERVALS 8 /* without a change, after which the process counts as silent */

@@ -44,8 +44,8 @@ void report_file_finish(struct report_file *file);
 enum { REPORT_POLICIES = 3 };
 struct report_what_if {
     bool ran;  /* the replay itself went well */
-    bool fits; /* it ran to its end, with what failed in the recording; else the figures mean
-                  nothing */
+    bool fits; /* the replay ran to its end, with the requests that failed in the recording; if not,
+                  the figures mean nothing */
     uint64_t tried,
         denied;         /* requests that failed in the recording: on a device of that size; those
                            that failed here too */
@@ -63,8 +63,8 @@ void report_what_if_finish(struct report_file *file);
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
 
-/* Writes the sentence about segments that name no device, and gives it; empty where there are none,
- * and for a device that did not get them. */
+/* Writes to `text`, and returns, the sentence about segments that name no device. Empty if there
+ * are none, or if they were given to another device. */
 const char *report_no_device(const struct analysis *analysis, char *text, size_t size);
 
 /* The advice on a device of a file, with what was replayed. False when memory is short. */
@@ -110,11 +110,11 @@ bool report_json_write(FILE *out, const struct report_file *file,
                        const struct report_options *options);
 /* Whether the build found what draws the page. */
 bool report_page_exists(void);
-/* Whether it found what compiles the page's own analysis too: then a page reads files that are
+/* Whether the build found what compiles the analysis for the page. Then a page reads files that are
  * dropped on it. */
 bool report_viewer_exists(void);
-/* Of two files the page compares both, of more the ranks that they are; without one it waits for
- * files. `made_by` is the command line. */
+/* Writes a page. With two files it compares them, with more it shows them as ranks, and without a
+ * file it waits for files. `made_by` is the command line. */
 bool report_page_write(FILE *out, const struct report_file *files, size_t count,
                        const char *made_by);
 

@@ -122,7 +122,8 @@ static bool chunk_divide(struct steps *steps, size_t at)
     return true;
 }
 
-/* Divides the step that contains `position` there, unless it begins there. */
+/* Divides the step that contains `position` into two, of which the second begins at `position`.
+ * Does nothing if a step begins there. */
 static bool divide(struct steps *steps, uint64_t position)
 {
     struct place place = find(steps, position);
