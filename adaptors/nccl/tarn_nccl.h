@@ -62,8 +62,8 @@ typedef struct tarn_nccl_segment {
     ncclWindow_t window; /* of a window */
 } tarn_nccl_segment;
 
-/* What of a pool is registered with a communicator. Callers may read it; only the functions change
- * it, except what says so. */
+/* The part of a pool that is registered with a communicator. Callers may read it. Only the
+ * functions change it, except the fields that say so. */
 typedef struct tarn_nccl {
     ncclComm_t comm;
     tarn_pool *pool; /* NULL: only the communicator's own memory sleeps */

@@ -30,8 +30,8 @@ typedef enum tarn_debug_kind {
                                     only */
     TARN_DEBUG_DEVICE,           /* the vendor's current device is not tarn's */
     TARN_DEBUG_LEAK,             /* live blocks at tarn_shutdown(); one report per call site */
-    TARN_DEBUG_GRAPH             /* a graph that is checked, as at its launch, uses memory that is
-                                    not its own any more; one report per block */
+    TARN_DEBUG_GRAPH             /* a graph that was checked uses memory that is no longer its own;
+                                    one report per block */
 } tarn_debug_kind;
 
 /* One report. */

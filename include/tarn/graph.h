@@ -95,9 +95,9 @@ typedef struct tarn_graph_reference {
     const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
                                        or it is unknown. Valid until the callback returns */
     unsigned parameter;             /* its index */
-    size_t offset;                  /* bytes from the start of the parameter; of a copy or fill that
-                                       ends in other memory than it begins in, there is a second
-                                       reference, to its last byte: the bytes before that */
+    size_t offset;                  /* bytes from the start of the parameter. If a copy or fill ends
+                                       in other memory than it begins in, it has a second reference,
+                                       to its last byte: the bytes before that byte */
     size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
                                        bytes used from `address` on, 0 if unknown */
     void *address;                  /* the value */

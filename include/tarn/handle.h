@@ -212,8 +212,9 @@ typedef struct tarn_library_info {
 
 /* Describes a library. The call opens it, unless that was tried before. It needs no device. The
  * libraries have the numbers from 1 on without a gap, including registered ones, so a loop that
- * ends with TARN_ERROR_INVALID_ARGUMENT lists them all. TARN_ERROR_INVALID_ARGUMENT   `info` is
- * NULL, its size is unknown, or the library number is unknown */
+ * ends with the error lists them all.
+ *   TARN_ERROR_INVALID_ARGUMENT   `info` is NULL, its size is unknown, or the library number is
+ *                                 unknown */
 TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info);
 
 /* The most streams for which a thread keeps handles of a library that has one per stream. While a

@@ -41,9 +41,9 @@ typedef struct tarn_mapping {
 typedef struct tarn_shortage {
     size_t requested; /* bytes needed in one range, rounded */
     size_t reserved;  /* bytes that tarn has reserved on the device */
-    size_t limit;     /* bytes that it may reserve: by the limits that are set, and by leave_free_mb
-                         now; without a limit on an integrated device, or one that the system
-                         pages, by what that has now; TARN_NO_LIMIT: nothing limits it */
+    size_t limit;     /* bytes that tarn may reserve now: by the limits that are set and by
+                         leave_free_mb; without a limit, on an integrated device or one that the
+                         system pages, by what the device has left; TARN_NO_LIMIT: no limit */
     size_t free;      /* bytes that the driver reports free */
     size_t total;     /* bytes of the device */
     int device;       /* the device */

@@ -313,7 +313,7 @@ class Allocator final : public CUDAAllocator
     /* Notes that this thread allocates to the pool for a capture. */
     void expect_capture(MempoolId_t id);
 
-    /* The allocator that was installed before; it frees what it allocated. */
+    /* The allocator that PyTorch had before. Memory that it allocated is freed by it. */
     CUDAAllocator *previous = nullptr;
 
   private:
@@ -362,12 +362,13 @@ void delete_block(void *pointer);
 /* True in a child of a fork after init(): it has no device, and its memory is not its own. */
 bool is_child();
 
-/* Whether any block is offered to other processes; and that one is not any more: it is freed. */
+/* any_offered(): true if a block is offered to other processes. withdraw(): ends the offer of a
+ * block, because it is freed. */
 bool any_offered();
 void withdraw(void *pointer);
 
-/* Whether Python awaits the free of any block; and tells it of the free of one that it awaits, just
- * before that. */
+/* any_awaited(): true if Python awaits the free of a block. tell_of_free(): tells Python just
+ * before the free of a block that it awaits. */
 bool any_awaited();
 void tell_of_free(void *block);
 
