@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* One pool in tarn per device, for its primary context; and what becomes of requests and frees.
- * Invariants: tarn has a block exactly while the shim's table has it as pooled, or while a thread
- * is between the two steps. Only segments.c asks the driver to free an address of a segment. */
+/* What becomes of requests and frees under --pool. Each device has one pool of tarn, for its
+ * primary context. Invariants: tarn has a block exactly while the shim's table has it as pooled, or
+ * while a thread is between the two steps. Only segments.c asks the driver to free an address of a
+ * segment. */
 #include "../lock.h"
 #include "lane.h"
 #include "segments.h"
@@ -297,7 +298,8 @@ static bool is_of_work(cu_result code)
     return code == 214 || code == 220 || code == 226 || (code >= 700 && code < 900) || code == 999;
 }
 
-/* With NO_DEVICE: a wait does not say whose work failed, so it counts for all devices. */
+/* Notes the result of a call on a device. After a wait the device is NO_DEVICE: the wait does not
+ * say whose work failed, so the result counts for all devices. */
 void pool_heard(unsigned device, cu_result code)
 {
     bool bad = is_of_work(code);

@@ -123,8 +123,9 @@ static bool exists(const char *file)
     return access(path, F_OK) == 0;
 }
 
-/* Where version 2 is mounted: beside version 1 it is in a folder, in systemd's hybrid hierarchy.
- * Where version 2 is alone, a group may have that folder's name. */
+/* Returns where version 2 of control groups is mounted. Beside version 1 that is a folder of its
+ * own (systemd's hybrid hierarchy). Where version 2 is alone, a group may have the same name as
+ * that folder. */
 static const char *root_of_groups(void)
 {
     static const char alone[] = "/sys/fs/cgroup", beside[] = "/sys/fs/cgroup/unified";

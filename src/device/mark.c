@@ -408,7 +408,7 @@ static tarn_status marks_query(struct mark *const *list, size_t count)
     return status;
 }
 
-/* By the driver; NOT_READY if it cannot, or a mark has no event. */
+/* Waits by one call of the driver. NOT_READY: the driver cannot, or a mark has no event. */
 static tarn_status events_wait_any(struct mark *const *list, size_t count)
 {
     driver_event natives[MARKS_MOST];

@@ -193,8 +193,8 @@ static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
     return status;
 }
 
-/* Of the unused workspaces of a device that belong to no capture: the bytes, and when the least
- * recently used was bound, of those that were bound at `from` or later. */
+/* Sums over the unused workspaces of a device that belong to no capture: their bytes, and the
+ * oldest binding at `from` or later. */
 struct unused {
     size_t bytes;
     uint64_t from, oldest;

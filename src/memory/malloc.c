@@ -246,8 +246,8 @@ static size_t search_spans(struct help_search *searches, unsigned kind, size_t s
     return sure > size ? 2 : 1;
 }
 
-/* Where a request may be served in pools with `use_on_oom`. Segments have rules of their own: one
- * that is large enough may still not serve. Returns the number of searches. */
+/* Fills in the searches of pools with `use_on_oom` that may serve a request, and returns their
+ * number. Segments have rules of their own: a large enough one may still not serve. */
 static size_t searches_of(const struct request *request, struct help_search *searches)
 {
     struct request in_pieces = *request;

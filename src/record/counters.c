@@ -217,7 +217,7 @@ static void parts_publish_locked(struct counters *root)
     counters_part_unlock(exact);
 }
 
-/* The same, and closes all. Apart parts must become apart anew. */
+/* Publishes all parts and closes them. Parts that were apart must become apart again. */
 static void parts_close_locked(struct counters *root)
 {
     parts_publish_locked(root);

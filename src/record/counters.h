@@ -54,7 +54,7 @@ struct counters_part {
     _Alignas(CACHE_LINE) spinlock lock; /* protects everything below, and what must change together
                                            with it */
     struct tally room, most;            /* for both classes together; see `of` */
-    /* By class, small and large. All 0 while the part is closed. */
+    /* For each class, small and large. Everything is 0 while the part is closed. */
     struct counters_part_class {
         struct tally room;  /* what it may still count as taken; a free increases it, up to
                                `whole` */
@@ -95,7 +95,7 @@ struct counters {
     struct counters_part *open;                   /* of the device's set: the list of parts that are
                                                      not closed */
 
-    /* By class. What was freed since the last reset of sums is `before` + `taken` - `live`. */
+    /* For each class. `before` + `taken` - `live` was freed since the last reset of sums. */
     struct tally taken[2], before[2];
     struct tally waiting[2], waited[2]; /* freed and not reusable yet; the same at the last reset of
                                            sums */

@@ -31,8 +31,8 @@ void metrics_process_get(struct metrics_process *process);
 
 /* Prints the surveys of several processes, family by family. */
 void metrics_print(struct sink *sink, const struct metrics_source *sources, size_t count);
-/* Of the lines that others add: a family's head (the name of a counter ends in "_total"), and a
- * label's value, with what would end it written with a backslash. */
+/* For lines that other code adds. metrics_say_head() prints a family's head; a counter's name ends
+ * in "_total". metrics_say_label() prints a label's value and escapes it. */
 void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *help);
 void metrics_say_label(struct sink *sink, const char *name, const char *text);
 

@@ -76,8 +76,8 @@ struct awaited_tree {
 /* A set of heaps by number, the newest first (heap/sets.c). Under the arena's `sets.lock`. */
 struct heap_set {
     struct tree heaps;
-    /* Where the next walk over a part of the set begins: behind the heap with this number. 0: at
-     * the newest. */
+    /* The next walk over a part of the set begins behind the heap with this number. 0: at the
+     * newest. */
     unsigned from;
 };
 
@@ -267,7 +267,8 @@ struct arena {
     struct heap *unused_first, *unused_last; /* heaps_lock: queue of heaps to be reused when they
                                                 are empty */
     struct arena_sets sets;
-    /* By arena of the plan: the heap that follows it, or that tried and had no memory. */
+    /* For each arena of the plan: the heap that follows it, or the heap that tried to and got no
+     * memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
 

@@ -11,7 +11,7 @@
 
 void observe_mapped(const tarn_mapping *range);
 void observe_unmapping(const tarn_mapping *range);
-/* These two: true if any observer says that it gave memory back. */
+/* Ask the observers. True if one of them says that it gave memory back. */
 bool observe_out_of_memory(const tarn_shortage *shortage);
 bool observe_before_growth(int device, size_t bytes);
 /* Whether any observer would be asked now. The second may be true although none is. */

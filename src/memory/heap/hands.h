@@ -32,7 +32,7 @@
 struct hand {
     struct counters_part part; /* what the hand has counted; its lock protects the hand */
     bool open;
-    /* Of what is in the hand; also read without the lock, as a hint. */
+    /* The spans in the hand and their bytes; also read without the lock, as a hint. */
     atomic_uint count; /* spans */
     atomic_size_t bytes;
     struct hand_span {

@@ -402,8 +402,8 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 
 #define ASIDE_TRIES 64
 
-/* Of the free spans of the large zone, the one where a block holds the least in place, at most
- * `most` bytes. The rest of a piece that a block already holds costs nothing. A small block between
+/* Finds the free span of the large zone where a block holds the fewest bytes in place, at most
+ * `most`. The rest of a piece that another block already holds costs nothing. A small block between
  * large ones would separate their free memory. So, unless the heap saves, only spans too small for
  * a large block are used. */
 static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment,

@@ -626,8 +626,8 @@ static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t siz
     return span_take_place_locked(heap, found, start, size, span);
 }
 
-/* The same. If the place is taken, looks again after waiting blocks whose work has ended were
- * freed. */
+/* Looks for the place of a request. If the place is taken, frees waiting blocks whose work has
+ * ended and looks again. */
 static enum place place_get_locked(struct heap *heap, uint32_t number, size_t size,
                                    uintptr_t *start, struct span **span)
 {

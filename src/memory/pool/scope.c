@@ -116,8 +116,8 @@ static bool is_open_locked(const struct scope *like)
     return node != NULL;
 }
 
-/* By capture, then by age. The number of an announced scope may be out of date, so two may have the
- * same. */
+/* Orders scopes by capture, then by age. The number of an announced scope's capture may be out of
+ * date, so two scopes may have the same one. */
 static bool capture_is_before(const struct tree_node *a, const struct tree_node *b)
 {
     const struct scope *x = BY_CAPTURE(a), *y = BY_CAPTURE(b);

@@ -25,7 +25,8 @@ struct order *order_of_locked(struct tarn_range *range, const struct page *page)
     return order;
 }
 
-/* Of a retired stream, an order without marks knows only what can be asked again. */
+/* Begins a pass: orders are asked anew. Drops the orders of retired streams that have no marks:
+ * what they know can be asked again. */
 void orders_begin_locked(struct tarn_range *range)
 {
     for (struct order **place = &range->orders; *place;) {

@@ -207,8 +207,8 @@ tarn_status config_parse(const char *source, const char *text, const struct memo
  * whole text with its 0. */
 size_t config_format(const struct memory_config *config, char *buffer, size_t size);
 
-/* By the number of a key, from 0: "key: reason" if the key has no effect and its value is not the
- * default; otherwise NULL. */
+/* Returns "key: reason" for the key with this number, from 0, if the key has no effect and its
+ * value is not the default; otherwise NULL. */
 #define X(key, ...) CONFIG_KEY_##key,
 enum config_key { MEMORY_CONFIG_LIST(X) CONFIG_KEYS };
 #undef X

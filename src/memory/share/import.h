@@ -30,7 +30,8 @@ tarn_status import_check(const struct tarn_share *share, const struct device *de
 /* Whether a caller's share was made or received by this process, is of a pool or of a block, and is
  * well formed. */
 tarn_status import_share_check(const struct tarn_share *share, bool of_pool);
-/* Both checks, and the device's arena, with addresses. Called before an import maps. */
+/* Makes both checks and gets the device's arena, with addresses reserved. Called before an import
+ * maps. */
 tarn_status import_begin(const struct tarn_share *share, bool of_pool, int device,
                          struct arena **arena);
 

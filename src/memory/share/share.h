@@ -47,8 +47,8 @@ struct tarn_share {
     struct share_part *parts; /* head.parts, by address */
     uint32_t room;            /* parts that fit into `parts` */
 
-    /* Of a pool. Exporter: the export that the share counts in. Importer: the file of the board, or
-     * -1. */
+    /* For the share of a pool. On the exporter's side `export` is the export that counts the share.
+     * On the importer's side `board` is the file of the board, or -1. */
     struct pool_export *export;
     int board;
 };

@@ -9,9 +9,10 @@
 
 #include "memory/heap/heap.h"
 
-/* Of a store; `store` NULL: of the arena's device. */
+/* Reads the statistics of a store; with `store` NULL those of the arena's device. */
 void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats);
-/* Of a device. `arena` NULL: its memory was not used, so there is nothing to reset. */
+/* Resets the statistics of a device. `arena` NULL: its memory was not used, so there is nothing to
+ * reset. */
 tarn_status statistics_reset(struct arena *arena, tarn_stats_what what);
 
 #endif

@@ -257,7 +257,7 @@ static tarn_graph_certainty certainty_of_gone(struct check *check, size_t index,
     return starts && !is_an_end(check, index) ? TARN_GRAPH_CERTAIN : TARN_GRAPH_LIKELY;
 }
 
-/* Of memory that is free, where nobody remembered a block. */
+/* The certainty of a finding in free memory, if no block was remembered there. */
 static tarn_graph_certainty certainty_of_unknown(struct check *check, size_t index)
 {
     const struct driver_word *word = &check->judged->list[index];

@@ -316,7 +316,8 @@ static void note_origins(struct remembered *made)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* One of the words before a word with the same kernel; the word itself: there is none near. */
+/* Returns the nearest earlier word with the same kernel, among the 256 before; `index` if there is
+ * none. */
 static size_t with_name(const struct graph_words *words, size_t index)
 {
     for (size_t back = 1; back <= index && back <= 256; back++)

@@ -22,8 +22,8 @@ struct chrome_writer {
     const struct picture *picture;
     int64_t allocated[TARN_MAX_DEVICES], reserved[TARN_MAX_DEVICES]; /* bytes */
     bool some;                                                       /* an event was written */
-    /* By address: the number of the record that began a block, from 1; 0 if none did. A power of
-     * two of slots, more than twice as many as records. */
+    /* A hash table by address: the number of the record that began the block there, from 1; 0:
+     * none. A power of two of slots, more than twice as many as records. */
     uint32_t *begun;
     size_t slots;
 };

@@ -12,7 +12,8 @@
 #define NONE UINT32_MAX
 #define KEYS 128 /* sums of two logarithms of base 2 */
 
-/* By event: its block, as the event of its allocation; and by allocation when its life was over. */
+/* `block` has for each event the event that allocated its block. `end` has for each allocation the
+ * event that ended its life. */
 struct lives {
     uint32_t *block, *end;
     bool *freed, *left_out;

@@ -376,8 +376,8 @@ static bool draft_trim(struct draft *draft, uint32_t pool)
     return draft_stream_op(draft, WORKLOAD_TRIM, WORKLOAD_NO_STREAM, pool);
 }
 
-/* The same in a recording by tarn. A trim that keeps some of it is passed over, and one of a pool
- * that has had nothing. */
+/* Takes a trim from a recording by tarn. Trims that keep some memory are left out, and trims of
+ * pools that never had any. */
 static bool draft_trim_mark(struct draft *draft, const struct snapshot_mark *mark)
 {
     const uint64_t *id = draft->snapshot->pools[mark->pool];

@@ -25,8 +25,8 @@ static bool is_open(const struct books *books, const char *log)
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Not by a mapping: of a file that the process cuts short a read gives less, where a mapping would
- * end this program. */
+/* Copies a part of the book by a read, not by a mapping. If the process cuts the file short, a read
+ * returns less, but an access to a mapping would end this program. */
 static bool copy(const struct opened_book *opened, size_t from, size_t to)
 {
     return file_read_at(opened->file, (char *)opened->book + from, to - from, (off_t)from);

@@ -59,10 +59,10 @@ struct books_device {
 };
 uint32_t books_libraries(const struct book *book);
 const char *books_library_name(const struct book *book, uint32_t library);
-/* Of one library, device and kind. */
+/* The sums of one library, device and kind. */
 struct books_sums books_account(const struct book *book, unsigned device, uint32_t library,
                                 unsigned kind);
-/* Of a library all kinds that take memory of the device. */
+/* The sums of a library over all kinds that take memory of the device. */
 struct books_sums books_holder(const struct book *book, unsigned device, uint32_t library);
 struct books_device books_device_sums(const struct book *book, unsigned device);
 

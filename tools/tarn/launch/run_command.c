@@ -327,7 +327,7 @@ static bool is_place(const char *place)
     return place && place[0] == '/' && !strpbrk(place, ":;$");
 }
 
-/* Where nothing may be executed from the first place, perhaps from the second. */
+/* Creates the folder in the first place from which files can be executed. */
 static bool folder_make(struct run *run, const struct drivers *drivers, char *why, size_t size)
 {
     char shims[PATH_MAX];
@@ -342,8 +342,8 @@ static bool folder_make(struct run *run, const struct drivers *drivers, char *wh
     return false;
 }
 
-/* Of a file that was named the kind is found out: a HIP of no number has that of its name among
- * ours. */
+/* Takes the driver that the user named, and finds out its kind: CUDA by a symbol, HIP also by the
+ * version in the file's name. */
 static bool driver_take(const char *named, struct drivers *drivers, char *why, size_t size)
 {
     char path[PATH_MAX];

@@ -115,8 +115,8 @@ static tarn_stat stat_of(uint64_t current, uint64_t peak, uint64_t made)
                        .freed = (int64_t)(made > current ? made - current : 0)};
 }
 
-/* Of both classes all is in that of large blocks: what asks the driver itself rarely asks for
- * little. */
+/* Fills in the statistics. Everything counts as the class of large blocks, because programs that
+ * ask the driver themselves rarely ask for little. */
 static void fill_stats(tarn_stats *stats, struct books_device sums)
 {
     *stats = (tarn_stats){.size = sizeof *stats, .max_split_size = -1};
@@ -273,7 +273,7 @@ static void fill_source(const struct opened_book *opened, struct survey *survey,
     snprintf(source->process.number, sizeof source->process.number, "%u", opened->book->process);
 }
 
-/* One file per process where the path has %p, else one of all. */
+/* Writes one file per process if the path has %p, otherwise one file of all processes. */
 static bool write_metrics(const struct books *books, bool ended)
 {
     bool per_process, done = true;

@@ -49,8 +49,8 @@ static struct row row_of(const struct book *book, unsigned device, uint32_t libr
     return row;
 }
 
-/* Of what does not take memory of the device one per library and kind; of graph nodes only what was
- * made is known. */
+/* A row for a kind that takes no memory of the device: one row per library and kind. Of graph nodes
+ * only the allocations are known. */
 static struct row row_beside(const struct book *book, unsigned device, uint32_t library,
                              unsigned kind)
 {

@@ -598,8 +598,8 @@ static uint64_t chance(struct packing_search *search)
 
 enum { WAYS = 9 }; /* kinds of weights */
 
-/* One per way; how many there are is coprime to the number of kinds of weights. Beams do best with
- * the first two. */
+/* Ways take these weights in turn. Their number is coprime to the number of kinds of weights. Beams
+ * do best with the first two. */
 static const uint8_t spare_weights[] = {2, 1, 4, 0, 8};
 enum { SPARE_WEIGHTS = sizeof spare_weights, BEAM_SPARE_WEIGHTS = 2 };
 
@@ -710,7 +710,8 @@ static bool create_beam(struct packing_search *search, uint32_t width)
     return true;
 }
 
-/* Of a node that was pruned: a sum over its sections in which the tight ones count far more. */
+/* How tight the node that was just pruned is: a sum over its sections, to which tight sections
+ * contribute far more. */
 static uint64_t tightness_of(const struct packing_search *search)
 {
     uint64_t sum = 0, unit = search->height / 100 + 1;

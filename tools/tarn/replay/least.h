@@ -29,8 +29,8 @@ bool least_search(uint64_t small, uint64_t large,
 bool least_halve(uint64_t small, uint64_t large,
                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                  uint64_t *least);
-/* The same for one of PyTorch's policies, from a size that is too small. False if host memory is
- * short. */
+/* Finds the smallest device for one of PyTorch's policies, from a size that is too small. False if
+ * host memory is short. */
 bool least_find_model(const struct replay_options *options, const struct workload *workload,
                       enum replay_policy policy, uint64_t small, uint64_t *least);
 

@@ -58,8 +58,8 @@ struct report_what_if {
  * text and JSON only what the advice asks for is replayed, where that takes a moment. */
 void report_what_if_run(struct report_file *file, bool page, bool least);
 void report_what_if_finish(struct report_file *file);
-/* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing
- * was replayed. */
+/* What was replayed of one device. `requested` receives the most bytes that the program requested
+ * at one time. False: nothing was replayed. */
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
 

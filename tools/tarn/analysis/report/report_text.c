@@ -552,7 +552,8 @@ static void diff_row(FILE *out, const char *name, uint64_t before, uint64_t afte
             growth(before, after).text);
 }
 
-/* The same for what a file may not have: that is "-", and there is no growth. */
+/* The same for a figure that a file may lack. A missing figure is "-", and then no growth is
+ * printed. */
 static void diff_row_known(FILE *out, const char *name, uint64_t before, bool one, uint64_t after,
                            bool two)
 {

@@ -117,7 +117,7 @@ void pickle_finish(struct pickle *pickle);
 enum pickle_kind pickle_kind(pickle_value value);
 /* "a list", "None", ... */
 const char *pickle_kind_name(pickle_value value);
-/* Of a PICKLE_WORD, PICKLE_TEXT (the number of the text), PICKLE_BOOL, PICKLE_RECORD or
+/* The number in a PICKLE_WORD, PICKLE_TEXT (the number of the text), PICKLE_BOOL, PICKLE_RECORD or
  * PICKLE_LIST_RECORD. */
 uint64_t pickle_number(pickle_value value);
 
@@ -139,7 +139,7 @@ bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_valu
 /* What a PICKLE_DICT kept; no word comes twice. */
 const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict,
                                        size_t *count);
-/* Where a list or dict that kept something begins, else `otherwise`. */
+/* The offset at which a list or dict that kept something begins. Otherwise returns `otherwise`. */
 uint64_t pickle_offset(const struct pickle *pickle, pickle_value value, uint64_t otherwise);
 
 /* The number of a text, which is kept if it was not. False fills `error`. */
