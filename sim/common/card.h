@@ -14,7 +14,7 @@ struct sim_card {
     int major, minor;   /* compute capability */
     bool amd;           /* HIP has it, and CUDA does not */
     bool integrated;
-    bool slice;            /* its UUID is not that of its device */
+    bool slice;            /* a MIG slice, with a UUID of its own */
     bool mps;              /* its contexts are shared by MPS */
     bool coherent;         /* the processor's page tables serve the device */
     bool paged;            /* twice its memory can be created, as the system pages it */

@@ -13,7 +13,7 @@
 
 struct machine_memory {
     size_t available; /* bytes that can be taken before the kernel ends a process, without swap */
-    size_t reserve;   /* bytes of these that are left for others */
+    size_t reserve;   /* bytes of the machine's memory that stay free for others */
 };
 
 /* Reads what the kernel, the process's control groups and a simulated driver say now: the one with

@@ -334,7 +334,7 @@ tarn_status tarn_region_push(const char *name)
     if (number)
         thread->region = number;
     else
-        thread->regions_unnamed++; /* what is in it belongs to the one around it */
+        thread->regions_unnamed++; /* blocks allocated inside count for the region around it */
     region_event(TRACE_region_begin, number);
     nvtx_region_begin(region.name);
     return TARN_OK;

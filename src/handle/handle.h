@@ -42,7 +42,7 @@ struct handle {
     uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at
                                                   the last bind */
     intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
-    intptr_t usual[LIBRARY_MODES];             /* as they were when it was created, if
+    intptr_t usual[LIBRARY_MODES];             /* the modes at the handle's creation, if
                                                   `knows_usual` */
     bool knows_usual[LIBRARY_MODES];
     bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread

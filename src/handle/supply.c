@@ -687,7 +687,7 @@ static void pool_keep(struct shelf *shelf, struct workspace *list)
 struct ending {
     struct undo undo;
     struct shelf *shelf;
-    struct handle *rest; /* those that follow the one that is destroyed now */
+    struct handle *rest; /* the handles that are still to be destroyed */
 };
 
 /* A destroy did not return: its handle is abandoned, and the others are available again. */

@@ -27,7 +27,8 @@ struct clearing {
     tarn_pool_id pool;
     bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was
                     seen to use */
-    bool chosen; /* of the unused: only the one that was last bound at this moment */
+    bool chosen; /* of the unused workspaces, clears only the one that was last bound at this
+                    moment */
     uint64_t used;
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;

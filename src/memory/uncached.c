@@ -21,7 +21,7 @@ tarn_status tarn_caching_set(bool caches, bool *previous)
                       "tarn does not cache with backend:cudaMallocAsync, where the default pools "
                       "are the driver's own: leave the key out to have tarn cache");
     bool was_uncached = atomic_exchange(&memory_is_uncached, !caches);
-    process_changed(); /* so that no thread uses the route that it remembers */
+    process_changed(); /* threads forget the routes that they remember */
     for (int i = 0; caches && i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
         if (arena)

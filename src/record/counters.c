@@ -593,7 +593,7 @@ void counters_segment_back(struct counters *counters, size_t size, bool large,
 counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size,
                                         bool large, counters_oversize oversize)
 {
-    counters_lock(from); /* the device's lock, which is that of both sets */
+    counters_lock(from); /* both sets share the device's lock */
     if (from->parent) {
         segment_count(from, size, large, -1);
         oversize_end(from, &from->values.oversize_segments, oversize);

@@ -22,7 +22,7 @@ struct metrics_process {
 /* A process's survey, and what it is of. */
 struct metrics_source {
     struct metrics_process process;
-    const char *library, *driver; /* version of the one, name of the other */
+    const char *library, *driver; /* the library's version; the driver's name */
     const struct survey *survey;
 };
 

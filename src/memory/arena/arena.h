@@ -69,7 +69,7 @@ struct piece_list {
 
 /* Marks that heaps await (heap/idle/awaited.c). Under the arena's `sets.lock`. */
 struct awaited_tree {
-    struct tree marks; /* by stream, and then as they were recorded */
+    struct tree marks; /* by stream, then in the order of recording */
     size_t waits;      /* the most waits until all that these heaps wait for has ended */
 };
 
@@ -192,7 +192,7 @@ struct arena_pools {
 struct arena_sets {
     mutex lock;                  /* a leaf */
     struct heap_set common;      /* heaps whose idle memory serves every store (store_serves()) */
-    struct heap_set givers;      /* heaps of `common` that may have something for others */
+    struct heap_set givers;      /* heaps of `common` that may have something to give */
     struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
     struct heap_set anchored;    /* heaps that await the end of an anchor */
     atomic_bool unanchored;      /* one has ended since a search looked at them */

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define LEAST_SEGMENT ((size_t)32 << 20) /* bytes: so that there are few to register */
+#define LEAST_SEGMENT ((size_t)32 << 20) /* bytes: large, so that there are few to register */
 
 static size_t round_up(size_t size, size_t unit)
 {

@@ -66,7 +66,7 @@ struct heap {
                                             shut (cache.c); changes under `lock` */
     mutex caches_lock;                   /* taken inside `lock` to change the list `caches`; a
                                             leaf */
-    struct cache *caches;                /* of all its threads, also those that have ended */
+    struct cache *caches;                /* of all threads that used the heap, also ended ones */
     struct waiting waiting;              /* freed blocks that other streams still use */
     struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
                                             needed now */
@@ -91,7 +91,7 @@ struct heap {
                                     growth decides */
     struct span_reserve reserve; /* unused span objects */
     struct batches batches;      /* which of its memory is idle */
-    struct rest rest;            /* which of it nobody has used for a while */
+    struct rest rest;            /* which of the heap's memory nobody has used for a while */
 
     struct heap *next;                                /* arena lock: in the arena's list */
     struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: in the list of its stream,

@@ -31,7 +31,7 @@ enum span_state {
     SPAN_FREE,    /* in its zone's tree */
     SPAN_TAKEN,   /* free, but one thread maps or unmaps it without the lock */
     SPAN_BLOCK,   /* live */
-    SPAN_PENDING, /* freed by its owner; work of other streams still uses it */
+    SPAN_PENDING, /* freed by its owner, but other streams' work still uses it */
     SPAN_SLAB,
 };
 

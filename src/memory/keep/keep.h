@@ -60,7 +60,7 @@ struct keep {
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
     unsigned piece_count; /* by offset */
     struct tree seals;    /* the sealed blocks, by offset */
-    struct seal **names;  /* lists of them, one per hash of a name: LAYOUT_BLOCKS */
+    struct seal **names;  /* LAYOUT_BLOCKS lists of seals, by the hash of the name */
     size_t seal_count;
     uint64_t numbered; /* the highest number of a segment */
     uint64_t read;     /* by a reader: `changes` of the layout; or UNREAD */

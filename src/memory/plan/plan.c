@@ -45,7 +45,7 @@
 #define LOST \
     16               /* requests in a row without a sure match, after which the whole plan is
                         searched */
-#define BEGINNING 16 /* an arena can be chosen by one of its first requests, so many */
+#define BEGINNING 16 /* an arena can be chosen by one of this many first requests */
 #define AHEAD_PART \
     64 /* fraction of the arena that gets memory at once, while the program does what the plan
           says */

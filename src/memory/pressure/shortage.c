@@ -54,8 +54,8 @@ struct facts {
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
     size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their
                                                longest run */
-    size_t workspaces, captured_workspaces; /* of handles' workspaces; of those that belong to
-                                               captures */
+    size_t workspaces, captured_workspaces; /* bytes of all workspaces of handles, and of those that
+                                               belong to captures */
     size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in
                                                place */
     struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting

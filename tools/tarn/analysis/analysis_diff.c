@@ -72,7 +72,7 @@ struct orphan {
     char plain[sizeof((struct analysis_change *)0)->label];
     struct analysis_change *change;
     bool after; /* the later side has it */
-    bool taken; /* one of the other side was found for it */
+    bool taken; /* a call site of the other side was matched with it */
 };
 
 /* By function and file, then by side, then by line. */

@@ -17,7 +17,7 @@ struct rank {
     char name[160];    /* "rank 3", or the part of the file's path that differs from the others */
     bool numbered;     /* the files are ranks */
     uint64_t number;   /* of the rank */
-    uint64_t capacity; /* bytes that it may use of its device; 0: not known */
+    uint64_t capacity; /* bytes of its device that the rank may use; 0: not known */
     int64_t failed_us; /* when its memory first ran out; SNAPSHOT_NO_TIME: never, or not known */
 };
 
@@ -31,7 +31,7 @@ struct ranks {
     const char
         *noun; /* "rank"; "file" where some have no number or the same; "device" of one file */
     uint64_t median;        /* of the peaks, bytes */
-    enum analysis_by cause; /* by what the sentences tell who has it */
+    enum analysis_by cause; /* the grouping by which the sentences name the cause */
     char sentences[RANK_SENTENCES][600];
     size_t sentence_count;
 };

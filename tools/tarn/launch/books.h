@@ -18,7 +18,7 @@ struct opened_book {
         *book; /* a copy: its counts fit its lists, its texts end and have no control characters;
                   figures may be any */
     int file;  /* the process's */
-    char *log; /* the path of its log, which need not be there */
+    char *log; /* the path of its log; the file may be missing */
     uint64_t least_unseen[BOOK_DEVICES]; /* bytes; UINT64_MAX: never sampled */
     uint64_t last_unseen[BOOK_DEVICES];
 };

@@ -21,7 +21,7 @@
 #define MAX_STALE 64 /* tries in a row that improve nothing */
 
 struct bucket {
-    uint32_t *blocks; /* placed ones that live in it, by offset */
+    uint32_t *blocks; /* the placed blocks that live in this bucket, by offset */
     size_t count, capacity;
 };
 

@@ -311,7 +311,7 @@ static void search_in(struct search *search, const char *directory, char (*seen)
             return;
     snprintf(seen[(*count)++], sizeof seen[0], "%s", directory);
     search->directory = directory;
-    (void)page_each(directory, look_at, search); /* one that is not there has no pages */
+    (void)page_each(directory, look_at, search); /* a directory that does not exist has no pages */
 }
 
 static void search_of_user(struct search *search, uid_t user, char (*seen)[4096], size_t *count)
