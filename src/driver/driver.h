@@ -60,11 +60,11 @@ struct driver_properties {
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
     bool integrated;                  /* its memory is the machine's */
-    bool fills_machine;               /* its driver refuses nothing that the kernel then kills for:
-                                         memory_info says what the machine has available */
+    bool fills_machine;               /* an integrated device whose driver refuses no request; the
+                                         kernel kills processes instead. memory_info returns what
+                                         the machine has available */
     bool coherent, slice, mps, paged; /* as in tarn_device_properties */
-    bool exportable;                  /* pieces can be created for export to other
-                                               processes */
+    bool exportable;                  /* pieces can be created for export */
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
