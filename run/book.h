@@ -76,7 +76,7 @@ struct book_account {
     _Atomic uint64_t live, peak;
 };
 
-/* What one library has of one device's memory, over all kinds that take some; bytes. */
+/* The bytes that one library has of one device's memory, over all kinds that take some. */
 struct book_holder {
     _Atomic uint64_t live, peak;
 };

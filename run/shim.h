@@ -280,8 +280,8 @@ uint64_t group_used(unsigned device, uint64_t unseen);
 #define LOG_FULL UINT64_MAX
 /* Takes the next place. Returns its number + 1; LOG_FULL: no room; 0: no log. */
 uint64_t log_place(void);
-/* Adds a record, if there is a log, at the block's place if it has one. For a refusal, the block's
- * key is the bytes that were left. */
+/* Adds a record to the log, if there is one. A block that has a place gets its record there. For a
+ * refusal the block's key is the number of bytes that were left. */
 void log_write(const struct block *block, run_stream stream, uint32_t stack, enum book_what what);
 
 #endif

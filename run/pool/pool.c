@@ -333,8 +333,8 @@ void pool_stay(cu_device device)
     pthread_mutex_unlock(&devices[device].making);
 }
 
-/* The caller then takes the blocks out and forgets them one by one; the pool goes with the last
- * one. */
+/* Call it when a primary context has gone. The caller then takes the blocks out of the table and
+ * forgets them one by one. The pool ends with the last block. */
 void pool_gone(cu_device device)
 {
     if (!book->pool || device < 0 || (unsigned)device >= book->devices)
@@ -400,8 +400,8 @@ bool pool_cut(tarn_pool *pool, struct block *block, cu_stream stream, void *call
     return true;
 }
 
-/* During a capture a real free decides what the program is told, and waits as a free does: that of
- * a small block that is allocated for this. */
+/* For a free during a capture: the program gets the driver's answer to a real free, and waits as
+ * for one. Allocates a small block from the driver for this and frees it. */
 static cu_result free_another(void)
 {
     cu_address other = 0;

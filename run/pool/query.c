@@ -109,8 +109,8 @@ HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void
     return code;
 }
 
-/* The driver has this attribute per segment. It is turned on for all blocks of the segment, which
- * makes them wait more than needed, and never off again. */
+/* Sets SYNC_MEMOPS of a block. The driver has the attribute per segment. So it is turned on for all
+ * blocks of the segment, which wait more than needed, and never turned off. */
 HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     struct block block, now;

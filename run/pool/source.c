@@ -20,7 +20,7 @@ enum attribute { /* CU_MEMPOOL_ATTR_ */
 static struct source {
     _Atomic(cu_pool) pool; /* NULL: the pool was destroyed, or this is no source */
     unsigned device;
-    _Atomic int references; /* its lanes, and one for the driver's pool; 0: this is no source */
+    _Atomic int references; /* one per lane, and one for the driver's pool; 0: this is no source */
     _Atomic bool unfit;
     _Atomic uint64_t threshold;
     _Atomic uint64_t segments, blocks; /* bytes of lanes' segments, and of the blocks in them */

@@ -248,7 +248,7 @@ cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
     return CU_OK;
 }
 
-/* A slice has one of its own; otherwise this is the device's too. */
+/* The UUID of a slice. Without slices it is the device's UUID. */
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
     cu_result code = cuDeviceGetUuid(uuid, device);

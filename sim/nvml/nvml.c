@@ -68,8 +68,8 @@ static unsigned long hits(void)
 
 const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = calls, .hits = hits};
 
-/* True if this call is to fail, and its code. It then overwrites the caller's place with something
- * that is not an answer. */
+/* True if this call is to fail, with the result in `code`. Then what the caller passed is
+ * overwritten with something that is no answer. */
 static bool fails(void *place, size_t size, int *code)
 {
     unsigned long nth = atomic_load(&numbered.nth), number;
