@@ -54,7 +54,7 @@ says out '^         3    1.00 GiB        1             0  pool (0, 1)$' && says 
 [ "$(grep -c '^Only graphs hold 100 B, in 1 pool\.$' "$work/out")" = 2 ] || fail "the memory that only graphs hold is not there, by device"
 says out '^Handles: cublas 4 (1 in use, workspaces 32.0 MiB)$'
 says out '^Out of memory 1 time$'
-LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1
+LC_ALL=C run 0 report "$data/tarn.pickle" --top 2 --device 1
 lacks out '█' && says out '##' && lacks out 'device 0' && says out ' more$'
 # Files whose names differ in a folder, or begin alike, are told apart, and are ranks only where each has a number of its own.
 for i in 10 20 30; do

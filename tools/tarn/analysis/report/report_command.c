@@ -267,7 +267,6 @@ static const struct command_option options[] = {
               "commas",
      .take = take_by},
     {.name = "top", .wants = "a number from 1 to 1000000", .take = take_rows},
-    {.name = "rows", .wants = "a number from 1 to 1000000", .take = take_rows},
     {.name = "depth", .wants = "a number from 1 to 100", .take = take_depth},
     {.name = "fold", .wants = "part of a name, 64 times at most", .take = take_fold},
     {.name = "category",
