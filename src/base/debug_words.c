@@ -24,6 +24,10 @@ static const struct {
 
 #define WORDS (sizeof words / sizeof *words)
 
+#define X(word, name, bit, all) word ", "
+static const char every_word[] = DEBUG_WORD_LIST(X) "all (or 1) and off (or 0)";
+#undef X
+
 /* A number of bytes, with an optional K, M or G for 2^10, 2^20 or 2^30. */
 static bool parse_bytes(const char *text, size_t length, size_t *bytes)
 {
@@ -80,10 +84,9 @@ static tarn_status parse_word(const char *text, size_t length, struct debug_sett
         return TARN_OK;
     }
     return failed(TARN_ERROR_CONFIGURATION,
-                  "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, "
-                  "quarantine[=BYTES], "
-                  "sites, check, context, leaks, abort, quiet and all (or 1)",
-                  (int)(length < 64 ? length : 64), text);
+                  "TARN_DEBUG: unknown word \"%.*s\"; the words are %s; quarantine takes a number "
+                  "of bytes, as quarantine=64M",
+                  (int)(length < 64 ? length : 64), text, every_word);
 }
 
 tarn_status debug_words_parse(const char *text, struct debug_settings *settings)

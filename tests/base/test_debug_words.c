@@ -59,6 +59,7 @@ static void what_is_no_word_is_named(void **state)
     } wrong[] = {
         {"redzones", "unknown word \"redzones\"; the words are handles, redzone"},
         {"handles,foo", "unknown word \"foo\""},
+        {"graph", "quiet, graphs, all (or 1) and off (or 0)"},
         {"xhandles", "unknown word \"xhandles\""},
         {"handle", "unknown word \"handle\""},
         {"All", "unknown word \"All\""},
