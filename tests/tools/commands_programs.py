@@ -147,9 +147,9 @@ class Programs:
         self.model.expect((b"top",), "processes that have ended", [item for item in top if item.get("process") == number], [])
 
     def none(self):
-        for folder in (self.pages, self.folder, os.path.join(self.folder, b"no-such-folder"), "/dev/null"):
+        for folder, status in ((self.pages, 0), (self.folder, 0), (os.path.join(self.folder, b"no-such-folder"), 2), ("/dev/null", 2)):
             for line in (("top", "--json"), ("top", "--once"), ("metrics",)):
-                self.run(*line, "--directory", folder)
+                self.run(*line, "--directory", folder, statuses=(status,))
             for process in ("0", "1", "nobody", "-1", "99999999999999999999"):
                 self.run("top", "--json", "--directory", folder, "--", process, statuses=(1, 2))
 
