@@ -398,11 +398,12 @@ static bool order_after_pool(struct flow *flow, const struct capture *capture)
     return true;
 }
 
-/* By tarn_graph_launch() where the graph is its own executable: on the host device. */
+/* By tarn_graph_launch() where the graph is its own executable: on the host device. The call
+ * refuses a stream whose capture was announced. */
 static void launch(const struct capture *capture, const struct flow *flow)
 {
     uint64_t number = 0;
-    if (strcmp(driver->name, "host") == 0 && CHANCE(4) &&
+    if (strcmp(driver->name, "host") == 0 && CHANCE(4) && flow->capture < 0 &&
         WELL(0, tarn_graph_remember, capture->graph, &number))
         SURE(tarn_graph_launch, capture->graph, number, flow->value, NULL, NULL);
     else
