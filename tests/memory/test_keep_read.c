@@ -293,6 +293,31 @@ static void a_reader_outlives_the_owner(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* The reader's process takes the pool over, and its reader goes on. */
+static void a_reader_outlives_the_adoption_by_its_process(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    struct side writer = filled(&told);
+    tarn_pool *reader = read_pool(&kept);
+    kill_side(writer);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool) && both_are_whole(reader));
+    char *third = alloc_in(pool, 0, WRITER_MIB * MIB); /* for which the pool grows */
+    fill(third, WRITER_MIB * MIB, 5);
+    OK(tarn_pool_block_seal(third, "third", NULL, NULL));
+    CHECK(third_holds(reader, 5));
+    OK(tarn_free(third));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(!third_is_there(reader));
+    OK(tarn_pool_trim(reader, 0));
+    OK(tarn_free(alloc_in(pool, 0, WRITER_MIB * MIB)));
+    CHECK(both_are_whole(reader));
+    OK(tarn_pool_release(reader));
+    end_pool(pool);
+}
+
 static void read_and_wait(int socket)
 {
     tarn_kept kept;
@@ -522,6 +547,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_lets_go_by_a_trim),
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_outlives_the_owner),
+        cmocka_unit_test(a_reader_outlives_the_adoption_by_its_process),
         cmocka_unit_test(of_a_dead_reader_nothing_is_left),
         cmocka_unit_test(what_a_reader_cannot_do_it_says),
         cmocka_unit_test(threads_of_a_reader_find_trim_and_release_at_once),

@@ -153,6 +153,7 @@ static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int la
 {
     struct keep_message request = request_of(keep, verb);
     int files[KEEP_BATCH], sent[2] = {-1, layout};
+    request.from = verb == KEEP_READ && keep->begun;
     tarn_status status = verb == KEEP_READ ? TARN_OK : keep_pipe(&sent[0]);
     if (status)
         return status;

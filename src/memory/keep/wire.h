@@ -35,7 +35,8 @@ enum keep_verb {
                        whose owner was another one, and its layout */
     KEEP_READ,      /* the pool's memory, to read it beside the process that has it: name, driver,
                        device. GIVES with a layout that cannot be written, then SEGMENTS. May be
-                       asked again */
+                       asked again, with `from` 1: then the process may have taken the pool over
+                       meanwhile */
     KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
     KEEP_COUNTS,    /* the process counts the pool's memory in its slot of its group: slot. OK, or
                     REFUSED: then the owner counts it, as before */
@@ -72,7 +73,7 @@ struct keep_message {
     int64_t process;             /* GIVES: that has or had it */
     uint64_t blocks;             /* GIVES to LIST: sealed ones */
     uint64_t readers;            /* GIVES to LIST: connections that have read it */
-    uint64_t from, to;           /* HAS: offsets */
+    uint64_t from, to;           /* HAS: offsets; READ */
     struct keep_segment {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
         uint64_t number;       /* no other segment that the pool ever had has it */

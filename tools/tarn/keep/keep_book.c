@@ -332,7 +332,8 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, co
     return take(peer, pool, request->text, files[0], &taken);
 }
 
-/* A reader gets an open file of the layout that it cannot write. */
+/* A reader gets an open file of the layout that it cannot write. A process does not begin to read
+ * its own pool. If it read the pool before it took that over, it goes on. */
 static bool let_read(struct keep_peer *peer, const struct keep_message *request)
 {
     struct kept_pool *pool = find(request->name);
@@ -343,7 +344,7 @@ static bool let_read(struct keep_peer *peer, const struct keep_message *request)
         return answer(peer, KEEP_REFUSED, "the connection has a pool already");
     if (!is_of_device(pool, request, text))
         return answer(peer, KEEP_REFUSED, text);
-    if (is_own(peer, pool))
+    if (is_own(peer, pool) && !request->from)
         return answer(peer, KEEP_YOURS, NULL);
     int layout = file_reopen(pool->file, O_RDONLY);
     if (layout < 0)
