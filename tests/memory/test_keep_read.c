@@ -318,6 +318,32 @@ static void a_reader_outlives_the_adoption_by_its_process(void **state)
     end_pool(pool);
 }
 
+/* A process fails to take over a pool that has no memory. The next one does, and the reader of
+ * before sees what that seals. */
+static void a_reader_outlives_a_failed_adoption(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_pool *none = NULL;
+    tarn_keep_options options = small_segments();
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "az", 0);
+    tarn_pool *pool = read_pool(&kept);
+    kill_side(writer);
+    options.wait_ms = 10000;
+    OK(tarn_host_fail_set(kind_of("reserve"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pool_keep("weights", &options, &none, NULL), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 6);
+    CHECK(third_holds(pool, 6));
+    order(writer, "f", 0);
+    release_read(pool);
+    end_writer(writer);
+}
+
 static void read_and_wait(int socket)
 {
     tarn_kept kept;
@@ -548,6 +574,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_outlives_the_owner),
         cmocka_unit_test(a_reader_outlives_the_adoption_by_its_process),
+        cmocka_unit_test(a_reader_outlives_a_failed_adoption),
         cmocka_unit_test(of_a_dead_reader_nothing_is_left),
         cmocka_unit_test(what_a_reader_cannot_do_it_says),
         cmocka_unit_test(threads_of_a_reader_find_trim_and_release_at_once),

@@ -46,7 +46,7 @@ enum keep_verb {
     KEEP_REMOVE, /* a segment: offset. The owner has no file of it when it answers. OK */
     KEEP_END,    /* the pool is over. OK */
     KEEP_RETURN, /* the process has nothing of the pool mapped any more, and never used it; a
-                       pool without segments is over. OK */
+                       pool that no process has used is over. OK */
     KEEP_LIST,   /* GIVES the first pool whose name comes behind `name`; OK if there is none */
     KEEP_DROP,   /* a pool that no process has: name. OK */
 

@@ -541,7 +541,7 @@ static bool take_back(struct keep_peer *peer, const struct keep_message *request
 static bool return_pool(struct keep_peer *peer)
 {
     struct kept_pool *pool = peer->pool;
-    if (pool && pool->count == 0)
+    if (pool && pool->count == 0 && !atomic_load(&pool->layout->base))
         drop(pool);
     else if (pool)
         leave(pool);
