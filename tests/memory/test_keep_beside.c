@@ -85,6 +85,19 @@ static void limits_count_what_was_adopted(void **state)
     end_pool(pool);
 }
 
+/* It is on the device already, so it takes nothing of what must stay free there. */
+static void an_adoption_takes_no_free_memory(void **state)
+{
+    (void)state;
+    void *none = NULL;
+    OK(tarn_configuration_set("leave_free_mb:500"));
+    tarn_pool *pool = adopted_pool();
+    GIVES(tarn_pool_alloc(pool, 0, 40 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(both_are_whole(pool));
+    OK(tarn_configuration_set("leave_free_mb:0"));
+    end_pool(pool);
+}
+
 static void compaction_and_trims_leave_what_is_sealed(void **state)
 {
     (void)state;
@@ -293,6 +306,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_shows_what_was_adopted),
         cmocka_unit_test(limits_count_what_was_adopted),
+        cmocka_unit_test(an_adoption_takes_no_free_memory),
         cmocka_unit_test(compaction_and_trims_leave_what_is_sealed),
         cmocka_unit_test(it_is_not_exported),
         cmocka_unit_test(a_restore_takes_off_the_seals_of_what_it_frees_alone),

@@ -284,7 +284,7 @@ static tarn_status claim(const struct arena *arena, size_t size, size_t limit, e
 {
     if (!arena->device->properties.fills_machine)
         return TARN_OK;
-    return machine_claim(size, charge == CHARGE_RETURN || limit != SIZE_MAX);
+    return machine_claim(size, charge >= CHARGE_ADOPT || limit != SIZE_MAX);
 }
 
 /* Whether leave_free_mb would still stay free, and a device that is paged without a limit would not
@@ -343,7 +343,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
     mutex_unlock(&arena->lock);
     if (fits_device && fits_pool) {
         tarn_status status = claim(arena, size, limit, charge);
-        if (!status && charge != CHARGE_RETURN)
+        if (!status && charge < CHARGE_ADOPT)
             status = check_free(store, size, limit, creating);
         if (status)
             store_uncharge(store, size, size);

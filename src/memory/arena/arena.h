@@ -382,6 +382,7 @@ static inline unsigned store_flags(const struct store *store)
 enum charge {
     CHARGE_GROWTH, /* more memory: the limits of the device and of the pool, and leave_free_mb */
     CHARGE_RESUME, /* what a pool had before it was suspended: the same without the pool's limit */
+    CHARGE_ADOPT,  /* what exists already: the device's limit */
     CHARGE_RETURN, /* what replaces memory that left within the same call: no limit */
 };
 

@@ -816,7 +816,7 @@ tarn_status segment_enter(struct heap *heap, uintptr_t address, size_t size)
     struct span *fresh = span_create();
     struct run *run = run_create();
     unsigned flags = 0;
-    tarn_status status = fresh && run ? store_charge(store, size, CHARGE_RESUME, &flags)
+    tarn_status status = fresh && run ? store_charge(store, size, CHARGE_ADOPT, &flags)
                                       : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status) {
         run->store = store;
