@@ -123,6 +123,27 @@ static void it_is_not_exported(void **state)
     end_pool(pool);
 }
 
+/* ---- Failures ---- */
+
+/* A pool is registered with its device's name, or not at all: nobody could take it over. */
+static void no_pool_is_of_an_unknown_device(void **state)
+{
+    (void)state;
+    if (!machine->fail)
+        return; /* the built-in device always says which it is */
+    for (unsigned nth = 1; nth < 12; nth++) {
+        tarn_keep_options options = small_segments();
+        tarn_pool *pool = NULL;
+        (machine->fail)(nth, false, 304);
+        tarn_status status = tarn_pool_keep("weights", &options, &pool, NULL);
+        (machine->fail)(0, false, 0);
+        if (status == TARN_OK) {
+            CHECK(lines_of_list("| grep GPU-") == 1);
+            OK(tarn_pool_release(pool));
+        }
+    }
+}
+
 /* ---- Checkpoints ---- */
 
 /* A restore takes the seal off a block that it frees, and off no other. */
@@ -309,6 +330,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_adoption_takes_no_free_memory),
         cmocka_unit_test(compaction_and_trims_leave_what_is_sealed),
         cmocka_unit_test(it_is_not_exported),
+        cmocka_unit_test(no_pool_is_of_an_unknown_device),
         cmocka_unit_test(a_restore_takes_off_the_seals_of_what_it_frees_alone),
         cmocka_unit_test(a_restore_takes_the_seal_off_what_was_otherwise),
         cmocka_unit_test(a_graph_is_captured_again_with_the_same_addresses),

@@ -146,6 +146,20 @@ static void give_up(struct keep *keep, const struct sealed *sealed, size_t taken
     error_attempt_end(&before, TARN_OK);
 }
 
+/* Asks which device it is. Without an answer, no other process could take the pool over. */
+static tarn_status identify(struct keep *keep)
+{
+    struct driver_identity identity = {.uuid = ""};
+    if (!driver->identity)
+        return TARN_OK;
+    driver->identity(keep->device->number, &identity);
+    memcpy(keep->uuid, identity.uuid, sizeof keep->uuid);
+    if (*keep->uuid)
+        return TARN_OK;
+    return failed(TARN_ERROR_DRIVER, "the driver does not say which device %d is: it has no UUID",
+                  keep->device->number);
+}
+
 static tarn_status keep_make(struct device *device, const char *name,
                              const tarn_keep_options *options, struct keep **result)
 {
@@ -168,6 +182,8 @@ static tarn_status keep_make(struct device *device, const char *name,
     tarn_status status = TARN_OK;
     if (!keep->names)
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
+    if (!status)
+        status = identify(keep);
     if (!status)
         status = owner_connect(keep);
     if (status)

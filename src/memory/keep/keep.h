@@ -36,6 +36,7 @@ struct keep {
     size_t window;  /* bytes of them, constant when they are reserved */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
     bool reads;    /* beside the process that has the pool. Then no heap has its memory */
+    char uuid[sizeof(((struct driver_identity *)0)->uuid)]; /* of the device */
     bool writable; /* keeps_lock: the driver does not refuse writes to all of it */
     bool begun;    /* other threads can find the pool */
     bool returns;  /* the adoption failed: at the end, the owner keeps its segments */

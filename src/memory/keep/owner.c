@@ -134,12 +134,9 @@ tarn_status owner_connect(struct keep *keep)
 static struct keep_message request_of(const struct keep *keep, enum keep_verb verb)
 {
     struct keep_message request = keep_message(verb);
-    struct driver_identity identity = {.uuid = ""};
-    if (driver->identity)
-        driver->identity(keep->device->number, &identity);
     memcpy(request.name, keep->name, sizeof request.name);
     strncpy(request.driver, driver->name, sizeof request.driver - 1);
-    strncpy(request.device, identity.uuid, sizeof request.device - 1);
+    strncpy(request.device, keep->uuid, sizeof request.device - 1);
     const char *group = secure_getenv("TARN_RUN_GROUP");
     if (group && strlen(group) < sizeof request.text)
         memcpy(request.text, group, strlen(group));
@@ -153,10 +150,10 @@ static tarn_status ask_for_locked(struct keep *keep, enum keep_verb verb, int la
 {
     struct keep_message request = request_of(keep, verb);
     int files[KEEP_BATCH], sent[2] = {-1, layout};
-    request.from = verb == KEEP_READ && keep->begun;
     tarn_status status = verb == KEEP_READ ? TARN_OK : keep_pipe(&sent[0]);
     if (status)
         return status;
+    request.from = verb == KEEP_READ && keep->begun;
     if (!send_locked(keep, &request, sent, verb == KEEP_READ ? 0 : layout >= 0 ? 2 : 1))
         return owner_is_gone(keep, errno);
     status = receive(keep, answer, files, 1);
