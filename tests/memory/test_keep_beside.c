@@ -125,6 +125,59 @@ static void it_is_not_exported(void **state)
 
 /* ---- Failures ---- */
 
+/* While the driver refuses to unmap or to release a segment, it is the pool's, and counts. */
+static void what_the_driver_refuses_to_give_up_stays_until_it_does(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"unmap", "release"};
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    for (int i = 0; i < 2; i++) {
+        tarn_kept kept;
+        tarn_pool *pool = keep("weights", &kept);
+        OK(tarn_free(alloc_in(pool, 0, 20 * MIB)));
+        OK(tarn_host_fail_set(kind_of(kinds[i]), 1, true, TARN_ERROR_DRIVER));
+        GIVES(tarn_pool_trim(pool, 0), TARN_ERROR_DRIVER);
+        CHECK(reserved() == ledger_of(0).created && reserved() == 20 * MIB);
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        OK(tarn_pool_trim(pool, 0));
+        CHECK(reserved() == 0 && ledger_of(0).created == 0);
+        OK(tarn_pool_release(pool));
+        nothing_is_left(0);
+    }
+}
+
+/* The same of what a process only reads, and of an adoption that failed. */
+static void mappings_that_the_driver_refuses_to_end_go_later(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    struct side writer = filled(&told);
+    options.read = true;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_pool_release(pool));
+    CHECK(ledger_of(0).mapped > 0);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    OK(tarn_device_trim(0, 0));
+    CHECK(ledger_of(0).mapped == 0);
+
+    OK(tarn_host_fail_set(-1, 5, true, TARN_ERROR_DRIVER)); /* among others the map of a segment */
+    pool = NULL;
+    CHECK(tarn_pool_keep("weights", &options, &pool, NULL) && !pool);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    CHECK(both_are_whole(pool));
+    OK(tarn_pool_release(pool));
+    CHECK(ledger_of(0).mapped == 0);
+    kill_side(writer);
+    end_pool(keep("weights", &kept));
+}
+
 /* A pool is registered with its device's name, or not at all: nobody could take it over. */
 static void no_pool_is_of_an_unknown_device(void **state)
 {
@@ -330,6 +383,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_adoption_takes_no_free_memory),
         cmocka_unit_test(compaction_and_trims_leave_what_is_sealed),
         cmocka_unit_test(it_is_not_exported),
+        cmocka_unit_test(what_the_driver_refuses_to_give_up_stays_until_it_does),
+        cmocka_unit_test(mappings_that_the_driver_refuses_to_end_go_later),
         cmocka_unit_test(no_pool_is_of_an_unknown_device),
         cmocka_unit_test(a_restore_takes_off_the_seals_of_what_it_frees_alone),
         cmocka_unit_test(a_restore_takes_the_seal_off_what_was_otherwise),

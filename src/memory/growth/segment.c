@@ -231,6 +231,8 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
                              driver_stream native)
 {
     struct device *device = store->arena->device;
+    if (store_has(store, STORE_KEPT))
+        return hooks.keep_give_back(store, address, size);
     if (store_calls_back(store)) {
         call_free(&store->allocator, address, size, device->number, native);
         return TARN_OK;
@@ -461,6 +463,7 @@ tarn_status segments_free_stuck(struct arena *arena)
     /* A capture that tarn does not know would record a free on its stream: the segment stays stuck
      * until the capture is over. */
     struct error_before before;
+    hooks.keeps_free_stuck();
     error_attempt_begin(&before);
     tarn_status status = segments_release(stuck);
     status = status == TARN_ERROR_CAPTURE ? TARN_OK : status;

@@ -104,6 +104,18 @@ static tarn_status sealed_check(const struct keep *keep, const struct sealed *se
 
 /* The pool ------------------------------------------------------------------------------------- */
 
+/* The last of a pool that has ended. What the driver refuses to give up stays until it does. */
+static void finish(struct keep *keep)
+{
+    if (!window_unreserve(keep)) {
+        window_leave(keep);
+        return;
+    }
+    mutex_finish(&keep->talking);
+    mutex_finish(&keep->lock);
+    object_free(&keeps_of_pools, keep);
+}
+
 void keep_destroy(struct keep *keep)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -115,8 +127,6 @@ void keep_destroy(struct keep *keep)
     window_abandon(keep);
     owner_leave(keep, keep->returns ? KEEP_RETURN : KEEP_END);
     error_attempt_end(&before, TARN_OK);
-    if (keep->base)
-        window_unreserve(keep);
     for (struct tree_node *node; (node = tree_first(&keep->seals));) {
         tree_remove(&keep->seals, node);
         object_free(&seals, SEAL_OF(node));
@@ -125,9 +135,21 @@ void keep_destroy(struct keep *keep)
         pages_unmap(keep->names, NAMES_BYTES);
     if (keep->layout)
         layout_unmap(keep->layout);
-    mutex_finish(&keep->talking);
-    mutex_finish(&keep->lock);
-    object_free(&keeps_of_pools, keep);
+    finish(keep);
+}
+
+void keeps_free_stuck(void)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct error_before before;
+    error_attempt_begin(&before);
+    windows_release_stuck();
+    for (struct keep *keep = window_left(), *next; keep; keep = next) {
+        next = keep->next;
+        window_abandon(keep);
+        finish(keep);
+    }
+    error_attempt_end(&before, TARN_OK);
 }
 
 /* Takes back what was done for a pool that is not to be; the owner still has its segments. The
@@ -328,6 +350,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
     struct sealed sealed = {0};
     size_t taken = 0;
     struct keep *keep = NULL;
+    keeps_free_stuck();
     tarn_status status = keep_make(device, name, options, &keep);
     if (status)
         return status;

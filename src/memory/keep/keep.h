@@ -20,8 +20,9 @@
 struct keep_piece {
     uint64_t offset, size; /* bytes */
     uint64_t number;       /* no other segment that the pool ever had has it */
-    driver_piece handle;   /* valid while `mapped` or `kept` */
+    driver_piece handle;   /* valid while `mapped`, `kept` or `stuck` */
     bool mapped;           /* for the device and its peers */
+    bool stuck;            /* not mapped, and the driver has refused to release it */
     bool kept;             /* the owner has its file, or is to have it */
     unsigned look;         /* of a reader: the last in which the owner gave it */
 };
@@ -29,14 +30,14 @@ struct keep_piece {
 struct keep {
     struct pool *pool;
     struct device *device;
-    struct keep *next; /* keeps_lock (window.c) */
+    struct keep *next; /* keeps_lock (window.c); of those that have ended too */
     struct layout *layout;
     uint64_t wish;  /* where the process before had it; 0: none had it */
     uintptr_t base; /* reserved addresses, constant */
     size_t window;  /* bytes of them, constant when they are reserved */
     char path[KEEP_SOCKET_BYTES], name[TARN_KEEP_NAME_BYTES];
-    bool reads;    /* beside the process that has the pool. Then no heap has its memory */
     char uuid[sizeof(((struct driver_identity *)0)->uuid)]; /* of the device */
+    bool reads;    /* beside the process that has the pool. Then no heap has its memory */
     bool writable; /* keeps_lock: the driver does not refuse writes to all of it */
     bool begun;    /* other threads can find the pool */
     bool returns;  /* the adoption failed: at the end, the owner keeps its segments */
@@ -85,7 +86,8 @@ tarn_status window_wish(struct keep *keep);
  * those are taken, reserves others. A pool without a wish gets half as many if the driver does not
  * have them in one piece, or they are over a quarter of the process's, and so on to `least`. */
 tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size_t least);
-void window_unreserve(struct keep *keep);
+/* Gives the addresses back. False if the driver refuses that, or refused to unmap what is there. */
+bool window_unreserve(struct keep *keep);
 /* Maps a segment that came with its file, at its offset: for no device yet if the pool has not
  * begun. A reader keeps what it has already, and leaves out what would lie over older segments. */
 tarn_status window_adopt(struct keep *keep, const struct keep_segment *segment, int file);
@@ -98,8 +100,14 @@ bool window_has_old(struct keep *keep);
 bool window_reads(uintptr_t address, char name[TARN_KEEP_NAME_BYTES]);
 /* Lets the device and its peers reach the segments, and from now on each peer that is enabled. */
 tarn_status window_enter(struct keep *keep);
-/* Unmaps the segments that are in no heap; the owner keeps them. */
+/* Unmaps the segments that are in no heap; the owner keeps them. Those stay that the driver refuses
+ * to unmap or to release. */
 void window_abandon(struct keep *keep);
+/* Keeps a pool that has ended, and of which something stays; takes all these, by `next`. */
+void window_leave(struct keep *keep);
+struct keep *window_left(void);
+/* Releases what the driver has refused to release, of the pools that go on. */
+void windows_release_stuck(void);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
 
@@ -139,6 +147,8 @@ tarn_status window_export(struct keep *keep, uint64_t offset, int *file);
 
 /* Creates a segment for a kept pool, and hands it to the owner. */
 tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *address);
+/* Gives a segment back. On failure all of it stays, for another attempt. */
+tarn_status keep_give_back(const struct store *store, uintptr_t address, size_t size);
 /* Gives the memory of a segment of a suspended pool to the driver: the owner has no file of it
  * afterwards. The addresses stay. On failure it has its memory. */
 tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t size);
@@ -175,5 +185,7 @@ bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed);
 void keep_leave_nothing(struct keep *keep);
 /* Called when the pool has ended. */
 void keep_destroy(struct keep *keep);
+/* Unmaps and releases what the driver has refused before, if it lets that go now. */
+void keeps_free_stuck(void);
 
 #endif

@@ -130,13 +130,18 @@ tarn_status window_reserve(struct keep *keep, uint64_t wish, uint32_t slot, size
     return status;
 }
 
-void window_unreserve(struct keep *keep)
+bool window_unreserve(struct keep *keep)
 {
     struct error_before before;
+    if (!keep->base)
+        return true;
+    if (keep->piece_count > 0)
+        return false;
     error_attempt_begin(&before);
-    (void)device_note(keep->device,
-                      driver->unreserve(keep->device->number, keep->base, keep->window));
+    tarn_status status = device_note(
+        keep->device, driver->unreserve(keep->device->number, keep->base, keep->window));
     error_attempt_end(&before, TARN_OK);
+    return status == TARN_OK;
 }
 
 /* Segments ------------------------------------------------------------------------------------- */
@@ -184,6 +189,20 @@ static void leave(struct keep *keep, uint64_t offset)
     mutex_unlock(&keep->lock);
 }
 
+/* The same of a segment that failed. What the driver refuses to give up of it stays, and is none of
+ * the pool's. */
+static void leave_failed(struct keep *keep, uint64_t offset)
+{
+    mutex_lock(&keep->lock);
+    struct keep_piece *piece = find_locked(keep, offset);
+    bool empty = !piece->mapped && !piece->stuck;
+    piece->kept = false;
+    piece->number = 0;
+    mutex_unlock(&keep->lock);
+    if (empty)
+        leave(keep, offset);
+}
+
 static void has(struct keep *keep, uint64_t offset, driver_piece handle, bool mapped)
 {
     mutex_lock(&keep->lock);
@@ -224,19 +243,14 @@ static tarn_status open_alone(struct keep *keep, uint64_t offset, uint64_t size)
     return let_reach(keep, offset, size, devices, count);
 }
 
-/* Maps a new segment at its entered addresses, which have it then. */
+/* Maps a new segment at its entered addresses, which have it then, also after a failure. */
 static tarn_status map_new(struct keep *keep, uint64_t offset, uint64_t size, driver_piece handle)
 {
     mutex_lock(&keeps_lock);
     tarn_status status = map(keep, offset, size, handle);
-    if (!status) {
+    has(keep, offset, handle, !status);
+    if (!status)
         status = open_alone(keep, offset, size);
-        if (status)
-            (void)device_note(keep->device,
-                              driver->unmap(keep->device->number, keep->base + offset, size));
-        else
-            has(keep, offset, handle, true);
-    }
     mutex_unlock(&keeps_lock);
     return status;
 }
@@ -247,19 +261,45 @@ static struct keep_piece take_out(struct keep *keep, uint64_t offset)
     mutex_lock(&keeps_lock);
     mutex_lock(&keep->lock);
     struct keep_piece *entered = find_locked(keep, offset), piece = *entered;
-    entered->mapped = false;
+    entered->mapped = entered->stuck = false;
     mutex_unlock(&keep->lock);
     mutex_unlock(&keeps_lock);
     return piece;
 }
 
-static tarn_status unmap(const struct keep *keep, const struct keep_piece *piece)
+/* Releases a piece that is not mapped. If the driver refuses that, it is stuck at its addresses. */
+static tarn_status release(struct keep *keep, uint64_t offset, driver_piece handle)
 {
-    int device = keep->device->number;
-    tarn_status status =
-        device_note(keep->device, driver->unmap(device, keep->base + piece->offset, piece->size));
+    tarn_status status = device_note(keep->device, driver->release(keep->device->number, handle));
+    mutex_lock(&keep->lock);
+    struct keep_piece *piece = find_locked(keep, offset);
+    piece->handle = handle;
+    piece->stuck = status != TARN_OK;
+    mutex_unlock(&keep->lock);
+    return status;
+}
+
+/* Unmaps and releases what is at entered addresses. What the driver refuses stays there. */
+static tarn_status empty(struct keep *keep, uint64_t offset)
+{
+    struct keep_piece piece = take_out(keep, offset);
+    tarn_status status = TARN_OK;
+    if (piece.mapped)
+        status = device_note(keep->device,
+                             driver->unmap(keep->device->number, keep->base + offset, piece.size));
+    if (status)
+        has(keep, offset, piece.handle, true);
+    else if (piece.mapped || piece.stuck)
+        status = release(keep, offset, piece.handle);
+    return status;
+}
+
+/* The same, and the addresses are no longer entered. */
+static tarn_status give_up(struct keep *keep, uint64_t offset)
+{
+    tarn_status status = empty(keep, offset);
     if (!status)
-        status = device_note(keep->device, driver->release(device, piece->handle));
+        leave(keep, offset);
     return status;
 }
 
@@ -271,25 +311,17 @@ static tarn_status open_later(struct keep *keep, const struct keep_segment *segm
     mutex_unlock(&keeps_lock);
     if (!status)
         return TARN_OK;
-    struct keep_piece piece = take_out(keep, segment->offset);
-    (void)unmap(keep, &piece);
-    leave(keep, segment->offset);
+    (void)empty(keep, segment->offset);
+    leave_failed(keep, segment->offset);
     return status;
 }
 
-/* Makes a piece and its file. Network cards may reach it, as the memory of registrable pools. */
-static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *handle, int *file)
+/* Makes a piece. Network cards may reach it, as the memory of registrable pools. */
+static tarn_status create(const struct keep *keep, uint64_t size, driver_piece *handle)
 {
-    int device = keep->device->number;
-    tarn_status status = device_note(
-        keep->device,
-        driver->create(device, size, DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, handle));
-    if (status)
-        return status;
-    status = device_note(keep->device, driver->export(device, *handle, file));
-    if (status)
-        (void)device_note(keep->device, driver->release(device, *handle));
-    return status;
+    return device_note(keep->device,
+                       driver->create(keep->device->number, size,
+                                      DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, handle));
 }
 
 /* The owner closes its file of a segment. If it is gone, so is the file. */
@@ -311,26 +343,49 @@ static uint64_t number_next(struct keep *keep, uint64_t offset)
     return number;
 }
 
-/* A segment in entered addresses: made, the owner's, mapped. */
-static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t size)
+/* Hands a piece to the owner, by a file. */
+static tarn_status hand_over(struct keep *keep, const struct keep_segment *segment,
+                             driver_piece handle)
 {
-    driver_piece handle = 0;
     int file = -1;
-    struct keep_segment segment = {offset, size, number_next(keep, offset)};
-    tarn_status status = create(keep, size, &handle, &file);
+    tarn_status status =
+        device_note(keep->device, driver->export(keep->device->number, handle, &file));
     if (status)
         return status;
     file_keep_from_children(file);
-    has(keep, offset, handle, false);
-    status = owner_ask(keep, KEEP_ADD, &segment, file);
+    has(keep, segment->offset, handle, false);
+    status = owner_ask(keep, KEEP_ADD, segment, file);
     file_close(file);
-    if (!status) {
-        status = map_new(keep, offset, size, handle);
-        if (status)
-            take_back(keep, offset, size);
-    }
+    return status;
+}
+
+/* A segment in entered addresses: made, the owner's, mapped. They may have one that the driver has
+ * refused to give up before. */
+static tarn_status segment_make(struct keep *keep, uint64_t offset, uint64_t size)
+{
+    driver_piece handle = 0;
+    tarn_status status = empty(keep, offset);
+    struct keep_segment segment = {offset, size, number_next(keep, offset)};
+    if (!status)
+        status = create(keep, size, &handle);
     if (status)
-        (void)device_note(keep->device, driver->release(keep->device->number, handle));
+        return status;
+    status = hand_over(keep, &segment, handle);
+    if (status) {
+        (void)release(keep, offset, handle);
+        return status;
+    }
+    status = map_new(keep, offset, size, handle);
+    if (!status)
+        return TARN_OK;
+    take_back(keep, offset, size);
+    mutex_lock(&keep->lock);
+    bool mapped = find_locked(keep, offset)->mapped;
+    mutex_unlock(&keep->lock);
+    if (mapped)
+        (void)empty(keep, offset);
+    else
+        (void)release(keep, offset, handle);
     return status;
 }
 
@@ -372,7 +427,7 @@ static bool enter_given(struct keep *keep, const struct keep_segment *segment, b
     return *had || piece;
 }
 
-static tarn_status import(const struct keep *keep, const struct keep_segment *segment, int file,
+static tarn_status import(struct keep *keep, const struct keep_segment *segment, int file,
                           driver_piece *handle)
 {
     int device = keep->device->number;
@@ -381,7 +436,7 @@ static tarn_status import(const struct keep *keep, const struct keep_segment *se
     if (!status) {
         status = map(keep, segment->offset, segment->size, *handle);
         if (status)
-            (void)device_note(keep->device, driver->release(device, *handle));
+            (void)release(keep, segment->offset, *handle);
     }
     if (status == TARN_ERROR_INVALID_ARGUMENT) /* which the caller's arguments were not */
         status =
@@ -402,7 +457,7 @@ tarn_status window_adopt(struct keep *keep, const struct keep_segment *segment, 
         return TARN_OK;
     tarn_status status = import(keep, segment, file, &handle);
     if (status) {
-        leave(keep, segment->offset);
+        leave_failed(keep, segment->offset);
         return status;
     }
     has(keep, segment->offset, handle, true);
@@ -472,9 +527,7 @@ bool window_has_old(struct keep *keep)
 tarn_status window_let_go(struct keep *keep)
 {
     for (struct keep_piece old; (old = first_old(keep)).size;) {
-        struct keep_piece piece = take_out(keep, old.offset);
-        tarn_status status = piece.mapped ? unmap(keep, &piece) : TARN_OK;
-        leave(keep, old.offset);
+        tarn_status status = give_up(keep, old.offset);
         if (status)
             return status;
     }
@@ -494,12 +547,58 @@ uint64_t window_take_over(struct keep *keep)
 
 void window_abandon(struct keep *keep)
 {
-    while (keep->piece_count > 0) {
-        struct keep_piece piece = take_out(keep, keep->pieces[keep->piece_count - 1].offset);
-        if (piece.mapped)
-            (void)unmap(keep, &piece);
-        leave(keep, piece.offset);
-    }
+    for (unsigned i = keep->piece_count; i > 0; i--) /* what is behind it has left, or stays */
+        (void)give_up(keep, keep->pieces[i - 1].offset);
+}
+
+/* The first piece from an offset on that the driver has refused to release; one of no bytes if
+ * there is none. */
+static struct keep_piece stuck_from(struct keep *keep, uint64_t offset)
+{
+    struct keep_piece found = {0};
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; !found.size && i < keep->piece_count; i++)
+        if (keep->pieces[i].stuck && keep->pieces[i].offset >= offset)
+            found = keep->pieces[i];
+    mutex_unlock(&keep->lock);
+    return found;
+}
+
+/* The addresses stay entered: a suspended segment may have them. */
+void windows_release_stuck(void)
+{
+    mutex_lock(&keeps_lock);
+    for (struct keep *keep = keeps; keep; keep = keep->next)
+        for (struct keep_piece piece = stuck_from(keep, 0); piece.size;
+             piece = stuck_from(keep, piece.offset + piece.size)) {
+            mutex_lock(&keep->lock);
+            struct keep_piece *entered = find_locked(keep, piece.offset);
+            bool stuck = entered->stuck;
+            entered->stuck = false;
+            mutex_unlock(&keep->lock);
+            if (stuck)
+                (void)release(keep, piece.offset, piece.handle);
+        }
+    mutex_unlock(&keeps_lock);
+}
+
+static struct keep *left_behind; /* keeps_lock */
+
+void window_leave(struct keep *keep)
+{
+    mutex_lock(&keeps_lock);
+    keep->next = left_behind;
+    left_behind = keep;
+    mutex_unlock(&keeps_lock);
+}
+
+struct keep *window_left(void)
+{
+    mutex_lock(&keeps_lock);
+    struct keep *list = left_behind;
+    left_behind = NULL;
+    mutex_unlock(&keeps_lock);
+    return list;
 }
 
 /* The allocator -------------------------------------------------------------------------------- */
@@ -526,7 +625,7 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
                       keep->name, size);
     status = segment_make(keep, offset, size);
     if (status)
-        leave(keep, offset);
+        leave_failed(keep, offset);
     else
         *address = keep->base + offset;
     return status;
@@ -547,7 +646,7 @@ tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t siz
     }
     struct error_before before;
     error_attempt_begin(&before);
-    (void)device_note(keep->device, driver->release(keep->device->number, piece.handle));
+    (void)release(keep, offset, piece.handle);
     error_attempt_end(&before, TARN_OK);
     take_back(keep, offset, size);
     return TARN_OK;
@@ -560,26 +659,31 @@ tarn_status keep_occupy(const struct store *store, uintptr_t address, size_t siz
     return segment_make(keep, address - keep->base, size);
 }
 
-/* Never called: a segment is asked for by keep_segment(), which says why there is none. */
+/* A segment of a suspended pool may have no memory. */
+tarn_status keep_give_back(const struct store *store, uintptr_t address, size_t size)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct keep *keep = keep_of_store(store);
+    uint64_t offset = address - keep->base;
+    mutex_lock(&keep->lock);
+    bool kept = find_locked(keep, offset)->kept;
+    mutex_unlock(&keep->lock);
+    if (!keep->returns && kept)
+        take_back(keep, offset, size);
+    return give_up(keep, offset);
+}
+
+/* Never called: segments are made by keep_segment(), which says why there is none, and given back
+ * by keep_give_back(). */
 static void *allocate(size_t size, int device, void *stream, void *user)
 {
     (void)size, (void)device, (void)stream, (void)user;
     return NULL;
 }
 
-/* A segment of a suspended pool may have no memory. If the driver does not unmap it, its addresses
- * stay entered, and nothing uses them again. */
 static void deallocate(void *pointer, size_t size, int device, void *stream, void *user)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct keep *keep = user;
-    uint64_t offset = (uintptr_t)pointer - keep->base;
-    (void)device, (void)stream;
-    struct keep_piece piece = take_out(keep, offset);
-    if (!keep->returns && piece.kept)
-        take_back(keep, offset, size);
-    if (!piece.mapped || unmap(keep, &piece) == TARN_OK)
-        leave(keep, offset);
+    (void)pointer, (void)size, (void)device, (void)stream, (void)user;
 }
 
 static void gone(void *user)
