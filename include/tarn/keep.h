@@ -29,8 +29,9 @@
  * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free
  * memory back, and everything else stays with the owner, in place. Without `save` the owner drops
  * the memory, and the seals go; the resume makes new memory at the same addresses. A release of its
- * last reference gives the memory back and makes the owner forget the pool; tarn_shutdown() and the
- * end of the process do not. A reset of the GPU and a reboot lose everything. Whoever may connect
+ * last reference gives the memory back and makes the owner forget the pool. So does
+ * tarn_shutdown() if the pool has no live blocks; otherwise it does not, nor does the end of the
+ * process. A reset of the GPU and a reboot lose everything. Whoever may connect
  * to the owner's socket, which is its user's alone, can read and change the memory.
  *
  * All functions are thread-safe. All except tarn_pool_keep(), tarn_pool_save() and
