@@ -102,7 +102,7 @@ fuzz-coverage: ## Show how much of each reader its fuzzer's stored inputs reach;
 	@scripts/setup demo fuzz
 	@scripts/fuzz-coverage
 
-soak_tests = test.mixed.model test.mixed.threads tarn_sims test.memory.model test.memory.storm test.memory.pool_storm
+soak_tests = test.mixed.model test.mixed.threads tarn tarn_sims test.memory.model test.memory.storm test.memory.pool_storm
 soak_failures = $(if $(shell [ $(SOAK_SECONDS) -lt 600 ] || echo long), \
     $(subst /test_,.,$(patsubst tests/%.c,test.%,$(wildcard tests/*/test_*failures*.c tests/*/test_first_use.c))))
 soak: ## Run everything at once for SOAK_SECONDS, after the models and storms with random seeds
@@ -118,7 +118,7 @@ mixed: ## Run the model in which features meet for SOAK_SECONDS, with random see
 	@scripts/setup demo test
 	@for preset in release asan tsan; do \
 	    cmake --preset $$preset $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet) && \
-	    cmake --build build$$([ $$preset = release ] || echo -$$preset) --parallel $(JOBS) --target test.mixed.model test.mixed.threads tarn_sims || exit 1; \
+	    cmake --build build$$([ $$preset = release ] || echo -$$preset) --parallel $(JOBS) --target test.mixed.model test.mixed.threads tarn tarn_sims || exit 1; \
 	done
 	@scripts/seeds $(SOAK_SECONDS) build/mixed 'mixed.model mixed.model_cuda mixed.model_hip mixed.threads mixed.threads_cuda mixed.threads_hip' build build-asan build-tsan
 

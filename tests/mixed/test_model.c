@@ -14,7 +14,11 @@
  * follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds
  * are 1 to 6, or to TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. TARN_MIXED_PLAN is a
  * plan, which is followed beside the other settings; with TARN_MIXED_IDLE=1 idle memory goes back
- * by itself between the steps. */
+ * by itself between the steps.
+ *
+ * Each run has an owner of kept pools, which is the program that TARN_PROGRAM names; without it
+ * there are no kept pools. Every third run ends by a kill, and other processes take over what it
+ * leaves. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
@@ -31,9 +35,9 @@ struct model m;
 /* ---- Operations ---- */
 
 static const struct operation *const groups[] = {
-    block_operations,  stream_operations, pool_operations,  graph_operations,
-    handle_operations, pinned_operations, share_operations, sleep_operations,
-    count_operations,  ask_operations,    range_operations};
+    block_operations,  stream_operations, pool_operations,  graph_operations, handle_operations,
+    pinned_operations, share_operations,  sleep_operations, count_operations, ask_operations,
+    range_operations,  kept_operations,   read_operations};
 enum { OPERATIONS = 128 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
@@ -86,9 +90,11 @@ static void steps_make(uint64_t seed, struct step *steps, int count)
 static struct told {
     int step; /* the step that it was at */
     bool over;
+    bool dies;               /* it has ended by a kill, as it was to: */
+    struct heir heirs[KEPT]; /* this is left */
     char what[128], text[1024];
     uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
-        refused, sleeps, shares, planned;
+        refused, sleeps, shares, planned, adoptions, finds;
 } * told;
 
 void fault(const char *what, const char *format, ...)
@@ -216,6 +222,7 @@ static void finish(void)
     m.actor = -1;
     captures_end();
     (void)wait_for_all();
+    kept_sides_end();
     shares_end();
     sleeps_end(true);
     ranges_end();
@@ -226,11 +233,30 @@ static void finish(void)
     pools_make_room();
     sleeps_end(false);
     pools_end();
+    kept_end();
     pinned_end();
     handles_end();
     (void)wait_for_all();
     streams_end();
     nothing_left();
+    kept_check_none();
+}
+
+static void counts_tell(void)
+{
+    told->allocations = m.count.allocations;
+    told->shortages = m.count.shortages;
+    told->injected = m.count.injected;
+    told->launches = m.count.launches;
+    told->suspends = m.count.suspends;
+    told->restores = m.count.restores;
+    told->workspaces = m.count.workspaces;
+    told->checks = m.count.checks;
+    told->sleeps = m.count.sleeps;
+    told->shares = m.count.shares;
+    told->planned = requests_planned();
+    told->adoptions = m.count.adoptions;
+    told->finds = m.count.finds;
 }
 
 _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
@@ -257,40 +283,52 @@ _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
             (void)wait_for_all();
     }
     told->step = count;
+    if (m.owner && seed % 3 == 0) {
+        kept_note(told->heirs);
+        told->dies = true;
+        counts_tell();
+        (void)raise(SIGKILL);
+    }
     finish();
     run_over();
 }
 
 void run_over(void)
 {
-    told->allocations = m.count.allocations;
-    told->shortages = m.count.shortages;
-    told->injected = m.count.injected;
-    told->launches = m.count.launches;
-    told->suspends = m.count.suspends;
-    told->restores = m.count.restores;
-    told->workspaces = m.count.workspaces;
-    told->checks = m.count.checks;
-    told->sleeps = m.count.sleeps;
-    told->shares = m.count.shares;
-    told->planned = requests_planned();
+    counts_tell();
     told->over = true;
     _exit(0);
+}
+
+/* The end of a child, as waitpid() says. With a seed it is a run; otherwise it takes over what one
+ * has left. */
+static int child_end(const uint64_t *seed, const struct step *steps, int count)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(300);
+        if (seed)
+            run(*seed, steps, count);
+        heirs_check(told->heirs);
+        told->over = true;
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        exit(2);
+    return status;
 }
 
 /* True if the run succeeded. Otherwise `told` says what was wrong. */
 static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 {
     memset(told, 0, sizeof *told);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(300);
-        run(seed, steps, count);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        exit(2);
+    m.owner = side_owner_start();
+    int status = child_end(&seed, steps, count);
+    if (told->dies && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        status = child_end(NULL, NULL, 0);
+    side_owner_end();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && told->over)
         return true;
     if (!told->what[0])
@@ -403,10 +441,11 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64
                " out of memory, %" PRIu64 " with failures, %" PRIu64 " launches, %" PRIu64
                " suspends, %" PRIu64 " restores, %" PRIu64 " workspaces, %" PRIu64
-               " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned\n",
+               " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned, %" PRIu64
+               " adoptions, %" PRIu64 " sealed blocks found\n",
                seed, told->step, told->allocations, told->shortages, told->injected, told->launches,
                told->suspends, told->restores, told->workspaces, told->sleeps, told->shares,
-               told->checks, told->planned);
+               told->checks, told->planned, told->adoptions, told->finds);
     else
         report(seed, steps, count, shortens);
     fflush(stdout);
@@ -433,6 +472,8 @@ static double seconds(void)
 
 int main(int argument_count, char **arguments)
 {
+    if (side_play(argument_count, arguments))
+        return 0;
     addresses_fix(arguments);
     const char *seed = option(argument_count, arguments, "--seed", "TARN_SEED"),
                *length = option(argument_count, arguments, "--steps", "TARN_MODEL_STEPS"),

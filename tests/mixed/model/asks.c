@@ -121,7 +121,7 @@ static void check_segments(int index)
     static tarn_mapping list[64];
     size_t count = 0;
     const struct pool *pool = &m.pools[index];
-    uint64_t reasons = pool->registrable ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT);
+    uint64_t reasons = pool->registrable || pool->kept ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT);
     if (pool->state != TARN_POOL_RUNS)
         reasons |= BIT(TARN_ERROR_SUSPENDED);
     if (!WELL(reasons, tarn_pool_segments_get, pool->pool, list, 64, &count))

@@ -102,7 +102,7 @@ static void check_shortage(const struct flow *flow, size_t size, int pool)
     if (was_injected() || m.plain || m.was_uncached || is_night() || is_anchored_on(flow->device) ||
         any_open(-1) || m.limit[flow->device] != TARN_NO_LIMIT ||
         (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain ||
-                       m.pools[pool].registrable)))
+                       m.pools[pool].registrable || m.pools[pool].kept)))
         return;
     /* the most memory that a block can hold in place */
     for (int i = 0; i < BLOCKS; i++)
@@ -285,6 +285,7 @@ static struct block *allocate_for(struct flow *flow, size_t size)
     m.count.allocations++;
     block.start = got;
     block.pool = pool_that_served(got, pool, flow->device);
+    block.kept = block.pool >= 0 ? m.pools[block.pool].kept : 0;
     MINE(tarn_usable_size_get(got, &block.usable));
     SO(block.usable >= block.size && (uintptr_t)got % (alignment > 512 ? alignment : 512) == 0,
        "a block is not what was asked for", "%p has %zu bytes of %zu, alignment %zu", got,
@@ -375,6 +376,7 @@ static struct block *allocate_in(int pool, struct flow *flow, size_t size)
                             .flow = (int)(flow - m.flows),
                             .life = flow->life,
                             .pool = pool,
+                            .kept = m.pools[pool].kept,
                             .actor = -1,
                             .inside = -1};
     MINE(tarn_usable_size_get(got, &block->usable));
@@ -460,6 +462,8 @@ static bool use_elsewhere(struct block *block, struct flow *flow, bool record)
             return false;
         order_after(flow, home);
     }
+    if (!seal_off(block))
+        return false;
     if (record &&
         !WELL(0, tarn_record_stream, block->start + below((unsigned)block->size), flow->value))
         return false;
@@ -486,6 +490,8 @@ static void use_here(struct block *block)
     struct capture *capture = &m.captures[flow->capture];
     if (block->pool >= 0 && block->pool != capture->pool)
         return; /* its pool may be suspended while the graph exists */
+    if (!seal_off(block))
+        return;
     use_bytes(flow, block->start, block->size, -1, (int)below(256),
               "a block that a graph uses is another's");
     block->known = false;
@@ -625,7 +631,8 @@ static void op_extend(void)
     check_fresh((struct span_of_bytes){before.end, (uintptr_t)block->start + block->usable}, flow,
                 block->pool, "what a block was extended by", block);
     block->known = false;
-    if (is_usable_by(flow, m.actor) && !captures_now(flow) && order_after_users(flow, block))
+    if (is_usable_by(flow, m.actor) && !captures_now(flow) && order_after_users(flow, block) &&
+        seal_off(block))
         paint(block);
 }
 

@@ -223,6 +223,7 @@ static void op_inside(void)
         return;
     block.start = got;
     block.pool = pool;
+    block.kept = pool >= 0 ? m.pools[pool].kept : 0;
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(got, &info));
     block.usable = info.usable_size;

@@ -176,7 +176,7 @@ static bool goes_from(int device)
                 !is_night() && (!is_anchored_on(device) || observer_allows());
     for (int i = 0; i < POOLS; i++)
         goes &= !m.pools[i].live || m.pools[i].device != device ||
-                (!m.pools[i].plain && !pool_stays(i));
+                (!m.pools[i].plain && !m.pools[i].kept && !pool_stays(i));
     return goes;
 }
 

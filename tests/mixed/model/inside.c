@@ -3,11 +3,14 @@
 
 /* What is only known, or done, inside of the library. Not a part of the model's other files, whose
  * names clash with those of heap.h. */
+#include "memory/keep/keep.h"
 #include "memory/plan/plan.h"
 #include "memory/pressure/release.h"
 
 uint64_t requests_planned(void);
 void idle_pass(uint64_t ns);
+uint64_t pool_numbered(tarn_pool *pool);
+uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered);
 
 uint64_t requests_planned(void)
 {
@@ -19,4 +22,21 @@ void idle_pass(uint64_t ns)
 {
     static uint64_t time = UINT64_C(1) << 62;
     release_pass(time += ns);
+}
+
+/* The number of a kept pool's newest segment. */
+uint64_t pool_numbered(tarn_pool *pool)
+{
+    return keep_of_store(store_of_public(pool))->numbered;
+}
+
+/* Bytes of its segments up to that number, which it still has. */
+uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered)
+{
+    const struct keep *keep = keep_of_store(store_of_public(pool));
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < keep->piece_count; i++)
+        if ((keep->pieces[i].mapped || keep->pieces[i].stuck) && keep->pieces[i].number <= numbered)
+            bytes += keep->pieces[i].size;
+    return bytes;
 }

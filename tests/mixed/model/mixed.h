@@ -21,13 +21,18 @@
  *   counts.c   who counts what, and what is left of things that have ended
  *   asks.c     what tarn says when it is asked, reports and settings
  *   idle.c     idle memory that goes back by itself: what may go, and what must
- *   inside.c   how many requests were where a plan has them; passes of idle_release */
+ *   kept.c     kept pools: of this process, of processes beside it, and those that have ended
+ *   reads.c    who only reads kept pools, here and in processes beside this one
+ *   sides.c    these processes, and the owner
+ *   inside.c   how many requests were where a plan has them; passes of idle_release; segments that
+ *              were taken over */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "mixed/model/promise.h"
+#include "mixed/model/sides.h"
 #include "support/host.h"
 
 #include <inttypes.h>
@@ -56,12 +61,15 @@ enum {
     GHOSTS = 4096,
     RANGES = 80,
     HELD = 40,
+    KEPT = 4,
     CHECKS = 160,
     STEPS_MOST = 40000
 };
 
 uint64_t requests_planned(void);
 void idle_pass(uint64_t ns);
+uint64_t pool_numbered(tarn_pool *pool);
+uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered);
 
 struct span_of_bytes {
     uintptr_t start, end;
@@ -104,6 +112,10 @@ struct block {
     tarn_tag tag;
     unsigned char value;
     bool lost; /* its pool was released while it was suspended */
+    int kept;  /* index + 1 of the kept pool that it is in; 0: none */
+    int seal;  /* its name there + 1; 0: it is not sealed */
+    size_t sealed_size;
+    unsigned char sealed_value;
     struct stamp users[USERS_OF_BLOCK];
     int user_count;
 };
@@ -127,6 +139,7 @@ struct pool {
     bool live, use_on_oom, plain, exact, registrable;
     bool stays;    /* its idle memory never goes back by itself */
     bool theirs;   /* its segments come from the model's own allocator */
+    int kept;      /* index + 1 of the kept pool that it is; 0: none */
     int holds;     /* references by tarn_pool_hold(), which count as graphs */
     unsigned turn; /* which of the pools with this number */
     tarn_tag tag;
@@ -173,6 +186,28 @@ struct event {
 
 enum how { KNOWN, OWN_POOL, WITH_POOL, ANNOUNCED, ANNOUNCED_POOL, UNKNOWN, HOWS };
 enum capture_state { UNUSED, SAID, OPEN, GRAPH };
+
+/* A kept pool of an owner: one of `m.pools`, one that a process beside this one has, or one that is
+ * left of such a process. */
+struct kept {
+    enum {
+        KEPT_NONE,
+        KEPT_HERE,
+        KEPT_BESIDE,
+        KEPT_LEFT,
+        KEPT_ENDS
+    } state; /* ENDS: its blocks may live on here */
+    char name[16];
+    int device, pool; /* pool: of HERE */
+    size_t segment;
+    struct side side;                      /* of BESIDE */
+    tarn_pool_state asleep;                /* of BESIDE */
+    struct side_block blocks[SIDE_BLOCKS]; /* of BESIDE and LEFT, by name */
+    tarn_pool_id id;                       /* of HERE, and of ENDS if it was that */
+    uint64_t numbered; /* its newest segment when it was taken over; 0: there was none */
+    bool lingers;
+    unsigned given; /* how often it may have given memory up */
+};
 
 /* A capture, and after its end the graph. */
 struct capture {
@@ -248,6 +283,7 @@ struct model {
     bool exports; /* memory of device 0 can be exported */
     bool planned; /* requests follow a plan */
     bool idle;    /* idle memory goes back by itself */
+    bool owner;   /* there is an owner, so there may be kept pools */
     bool uncached, was_uncached;
     bool moves;    /* live blocks may move in this call */
     bool reclaims; /* an observer may free in this call */
@@ -266,6 +302,7 @@ struct model {
     int pending_count;
     bool slot_used[SLOTS];
     struct pool pools[POOLS];
+    struct kept kept[KEPT];
     struct scope scopes[SCOPES];
     struct checkpoint checkpoints[CHECKPOINTS];
     struct event events[EVENTS];
@@ -281,7 +318,7 @@ struct model {
     size_t limit[DEVICES];
     struct {
         uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
-            refused, sleeps, shares;
+            refused, sleeps, shares, adoptions, finds;
     } count;
 };
 extern struct model m;
@@ -348,6 +385,9 @@ void order_after(struct flow *flow, struct flow *from);
  * that captures, the work becomes part of the capture. */
 struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value,
                        const char *what);
+/* Queues work that reads memory, which must hold `value`. False if there is no room for it. */
+bool read_bytes(struct flow *flow, const void *start, size_t size, int value, const char *what,
+                struct stamp *stamp);
 void queue_begin(struct flow *flow);
 struct stamp queue_end(struct flow *flow);
 void block_user(struct block *block, struct stamp stamp);
@@ -390,7 +430,8 @@ struct operation {
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[],
     graph_operations[], handle_operations[], pinned_operations[], share_operations[],
-    sleep_operations[], count_operations[], ask_operations[], range_operations[];
+    sleep_operations[], count_operations[], ask_operations[], range_operations[], kept_operations[],
+    read_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -488,6 +529,41 @@ void ended_look(void);
 
 /* ranges.c */
 void ranges_end(void);
+
+/* kept.c */
+/* Takes the seal off a block that is to be written. False if that failed. */
+bool seal_off(struct block *block);
+/* Of a pool whose contents are gone. */
+void seals_end(int pool);
+/* The model's pool has ended; its blocks may live. */
+void kept_released(int pool);
+/* Bytes of a device that this process has taken over: its driver has not created them. */
+uint64_t adopted_on(int device);
+/* True if these bytes of a device may differ, because the driver has refused to give up a kept
+ * pool's memory. */
+bool adopted_is_unsure(uint64_t reported, uint64_t created);
+/* What is sealed by a name of a kept pool. NULL: nothing. */
+const struct side_block *kept_truth(const struct kept *kept, int name, struct side_block *room);
+/* A name of a kept pool, mostly one of a sealed block. */
+int kept_some_name(const struct kept *kept);
+/* Gives an order to the process that has the pool. If that has ended, this is a fault. */
+struct side_answer side_give(const struct side *side, struct side_order order);
+/* Starts a process beside this one, on the same devices. */
+struct side side_begin(void);
+void kept_sides_end(void);
+void kept_end(void);
+/* The owner has no pool. */
+void kept_check_none(void);
+/* Notes what is sealed, for a process that is killed. */
+void kept_note(struct heir heirs[KEPT]);
+/* Another process takes over what a killed one has left. */
+void heirs_check(const struct heir heirs[KEPT]);
+
+/* reads.c */
+/* True if no work here reads the pool. */
+bool reads_rest(const struct kept *kept);
+bool has_readers(const struct kept *kept);
+void reads_end(void);
 
 /* asks.c */
 void caching_turn(bool wanted);

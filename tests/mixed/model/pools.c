@@ -45,6 +45,7 @@ void pool_settle(int index)
         if (m.checkpoints[i].live && m.checkpoints[i].pool == index)
             m.checkpoints[i].pool = -1;
     pool->live = false;
+    kept_released(index);
     pool_ended(index);
 }
 
@@ -114,6 +115,7 @@ static void pool_create(struct pool *pool)
     pool->registrable = registrable;
     pool->theirs = theirs;
     pool->stays = stays;
+    pool->kept = 0;
     pool->turn = ++m.pool_turns;
     pool->use_on_oom = options.use_on_oom;
     pool->plain = kind <= 1 || m.plain;
@@ -284,6 +286,8 @@ void contents_of_pool(int index, bool known)
             m.blocks[i].known &= known;
             m.blocks[i].user_count = 0; /* the suspend has waited for its users */
         }
+    if (!known)
+        seals_end(index);
 }
 
 void pool_suspend(int index)
@@ -362,14 +366,15 @@ static void op_resume(void)
         if (!prepared && CHANCE(3))
             crowd((first + i) % POOLS);
         bool needs_blocks_alone =
-            !pool->graphs && !pool->registrable && has_room((first + i) % POOLS);
+            !pool->graphs && !pool->registrable && !pool->kept && has_room((first + i) % POOLS);
+        bool needs_nothing = pool->kept && pool->state == TARN_POOL_SAVED;
         m.moves = true;
         tarn_status status = CALL(tarn_pool_resume, pool->pool);
         m.moves = false;
         if (well("tarn_pool_resume", status,
                  (barred ? BIT(TARN_ERROR_CAPTURE) : 0) |
                      (prepared ? BIT(TARN_ERROR_SUSPENDED) : 0) |
-                     (needs_blocks_alone ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)))) {
+                     (needs_blocks_alone || needs_nothing ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)))) {
             SO(!known && !prepared, "a resume that is not allowed", "it was not refused");
             night_leaves((first + i) % POOLS);
         }
@@ -546,6 +551,7 @@ static void is_again(const struct saved *saved, int pool)
                             .flow = saved->flow,
                             .life = saved->life,
                             .pool = pool,
+                            .kept = m.pools[pool].kept,
                             .actor = -1,
                             .inside = -1,
                             .tag = saved->tag};
@@ -579,6 +585,8 @@ static void restore(struct checkpoint *checkpoint)
             block->live && block->pool == pool ? saved_at(checkpoint, block->start) : NULL;
         if (saved && saved->usable == block->usable) {
             block->known &= block->size == saved->size;
+            if (block->size != saved->size) /* freed, and there again */
+                block->seal = 0;
             block->size = saved->size;
             block->tag = saved->tag;
         }
