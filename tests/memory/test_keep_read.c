@@ -506,7 +506,7 @@ static void threads_of_a_reader_find_trim_and_release_at_once(void **state)
         OK(tarn_pool_trim(pool, 0));
     CHECK(third_holds(pool, 19));
     while (!atomic_load(&lookers[0].found) || !atomic_load(&lookers[2].found))
-        sched_yield(); /* the two that do not trim; on a slow machine they may not have had a turn */
+        sched_yield(); /* the two that do not trim; on a slow machine they wait for their turn */
     OK(tarn_pool_release(pool));
     atomic_store(&ends, true);
     for (int i = 0; i < 4; i++)
