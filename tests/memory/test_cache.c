@@ -164,7 +164,7 @@ static void memory_of_sleeping_threads_is_reclaimed_except_live_blocks(void **st
     struct heap *heap = NULL;
     OK(stream_find(own, 0, &stream));
     OK(default_heap(stream, &heap));
-    CHECK(ledger_of(0).created - heap->free_bytes == (uint64_t)SLEEPERS * MAP_PAGE);
+    CHECK(ledger_of(0).created - heap->zones.free_bytes == (uint64_t)SLEEPERS * MAP_PAGE);
     CHECK(ledger_of(0).created <= (uint64_t)SLEEPERS * 2 * MIB);
     verify(0);
 

@@ -304,7 +304,7 @@ static void shedding_gives_at_least_the_wanted_bytes_and_returns_how_many(void *
     OK(heap_shed(heap, heap->store, 1, &given, NULL));
     CHECK(given == PIECE && heap->arena->store.unmapped.bytes == PIECE);
     OK(heap_shed(heap, heap->store, PIECE + 1, &given, NULL));
-    CHECK(given == 2 * PIECE && heap->free_bytes == 0);
+    CHECK(given == 2 * PIECE && heap->zones.free_bytes == 0);
     verify(0);
     OK(tarn_free(blocks[1]));
     OK(tarn_free(blocks[3]));

@@ -68,9 +68,9 @@ static uintptr_t begin;
 static void one_free_span_of(size_t size)
 {
     OK(heap_verify(heap));
-    CHECK(heap->free_bytes == size);
-    struct tree_node *first = tree_first(&heap->zones[ZONE_LARGE].free);
-    CHECK(first && first == tree_last(&heap->zones[ZONE_LARGE].free));
+    CHECK(heap->zones.free_bytes == size);
+    struct tree_node *first = tree_first(&heap->zones.of[ZONE_LARGE].free);
+    CHECK(first && first == tree_last(&heap->zones.of[ZONE_LARGE].free));
     struct span *span = TREE_ENTRY(first, struct span, by_size);
     CHECK(span->start == begin && span->size == size && !span->previous && !span->next);
 }
@@ -80,11 +80,11 @@ static void a_span_is_cut_off_the_front_of_a_free_one(void **state)
     (void)state;
     struct span *a = take(3 * UNIT, UNIT), *b = take(5 * UNIT, UNIT), *c = take(UNIT, UNIT);
     CHECK(a->start == begin && b->start == begin + 3 * UNIT && c->start == begin + 8 * UNIT);
-    CHECK(heap->free_bytes == RUN - 9 * UNIT);
+    CHECK(heap->zones.free_bytes == RUN - 9 * UNIT);
     CHECK(a->next == b && b->previous == a && b->next == c && c->next->state == SPAN_FREE &&
           !c->next->next);
     give(a);
-    CHECK(heap->free_bytes == RUN - 6 * UNIT && a->state == SPAN_FREE);
+    CHECK(heap->zones.free_bytes == RUN - 6 * UNIT && a->state == SPAN_FREE);
     give(c); /* joins what is behind it */
     CHECK(b->next == c && c->size == RUN - 8 * UNIT);
     give(b); /* joins both sides */
@@ -96,7 +96,7 @@ static void the_whole_run_can_be_taken_and_not_a_unit_more(void **state)
     (void)state;
     CHECK(!take(RUN + UNIT, UNIT));
     struct span *all = take(RUN, UNIT);
-    CHECK(all->start == begin && heap->free_bytes == 0 && !take(UNIT, UNIT));
+    CHECK(all->start == begin && heap->zones.free_bytes == 0 && !take(UNIT, UNIT));
     give(all);
     one_free_span_of(RUN);
 }
@@ -137,7 +137,7 @@ static void an_aligned_span_leaves_the_memory_around_it_free(void **state)
     struct span *front = take(3 * UNIT, UNIT), *span = take(2 * UNIT, 65536);
     CHECK(span->start > front->start && span->previous->state == SPAN_FREE &&
           span->next->state == SPAN_FREE);
-    CHECK(heap->free_bytes == RUN - 5 * UNIT);
+    CHECK(heap->zones.free_bytes == RUN - 5 * UNIT);
     give(span);
     give(front);
     one_free_span_of(RUN);
@@ -152,7 +152,7 @@ static void spans_grow_into_free_memory_behind_them(void **state)
     CHECK(!extend(a, 3 * UNIT) && a->size == 2 * UNIT);
     CHECK(extend(a, UNIT) && a->size == 3 * UNIT && a->next->size == UNIT);
     CHECK(extend(a, UNIT) && a->size == 4 * UNIT && a->next == c);
-    CHECK(extend(c, RUN - 6 * UNIT) && !c->next && heap->free_bytes == 0);
+    CHECK(extend(c, RUN - 6 * UNIT) && !c->next && heap->zones.free_bytes == 0);
     CHECK(!extend(c, UNIT));
     give(a);
     give(c);
@@ -171,7 +171,7 @@ static uintptr_t expected_start(size_t size)
 {
     uintptr_t best = 0;
     size_t best_size = SIZE_MAX;
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node;
+    for (struct tree_node *node = tree_first(&heap->zones.of[ZONE_LARGE].free); node;
          node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (span->size < size || span->size > best_size ||
@@ -213,7 +213,7 @@ static void random_cuts_and_joins_keep_best_fit_and_every_invariant(void **state
             give(taken[i].span);
             taken[i] = taken[--taken_count];
         }
-        CHECK(heap->free_bytes == RUN - bytes);
+        CHECK(heap->zones.free_bytes == RUN - bytes);
     }
     while (taken_count > 0)
         give(taken[--taken_count].span);
@@ -230,7 +230,8 @@ static void a_cut_without_host_memory_changes_nothing(void **state)
         tarn_status status = span_take_locked(heap, ZONE_LARGE, UNIT, 65536, &span);
         mutex_unlock(&heap->lock);
         pages_fail(0, false);
-        CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && !span && heap->free_bytes == RUN - UNIT);
+        CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && !span &&
+              heap->zones.free_bytes == RUN - UNIT);
         give(front);
         one_free_span_of(RUN);
     }
@@ -256,10 +257,10 @@ static void a_batch_is_idle_when_the_work_before_its_mark_has_ended(void **state
     CHECK(heap->batches.count == 1);
     give(second); /* joins all: as late as the latest */
     learn(false);
-    CHECK(!is_idle(TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
+    CHECK(!is_idle(TREE_ENTRY(heap->zones.of[ZONE_LARGE].free.root, struct span, by_size)));
     time_pass(2000);
     learn(true);
-    CHECK(is_idle(TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
+    CHECK(is_idle(TREE_ENTRY(heap->zones.of[ZONE_LARGE].free.root, struct span, by_size)));
     one_free_span_of(RUN);
 }
 

@@ -44,7 +44,7 @@ static struct heap *heap_at(const void *pointer)
 static void where_memory_lies(const struct store_traits *kind, const struct heap *heap,
                               const void *block)
 {
-    const struct run *run = heap->zones[ZONE_LARGE].runs;
+    const struct run *run = heap->zones.of[ZONE_LARGE].runs;
     CHECK((arena_at((uintptr_t)block) != NULL) == kind->pieces);
     CHECK(segment_has((uintptr_t)block) == !kind->pieces);
     CHECK((run->next != NULL) == kind->whole);

@@ -306,7 +306,7 @@ static struct plain plain_of(struct arena *arena)
     struct plain plain = {0};
     for (const struct heap *heap = arena->heaps; heap; heap = heap->next)
         for (int zone = 0; !heap->store->kind.pieces && zone < ZONES; zone++)
-            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+            for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
                 add_segment(run, &plain);
     for (const struct run *run = arena->stuck_segments; run; run = run->next)
         add_segment(run, &plain);

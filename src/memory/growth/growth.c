@@ -166,7 +166,7 @@ static size_t largest_locked(const struct heap *heap, size_t create)
  * keeps larger pieces for large blocks. */
 static size_t small_excess_locked(const struct heap *heap)
 {
-    size_t part = heap->following ? 0 : heap->zones[ZONE_SMALL].bytes / SMALL_ZONE_PART;
+    size_t part = heap->following ? 0 : heap->zones.of[ZONE_SMALL].bytes / SMALL_ZONE_PART;
     return part > LEAST_PIECE ? part : LEAST_PIECE;
 }
 
@@ -253,7 +253,7 @@ static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, s
 static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most,
                                 bool alias, struct donation *donation)
 {
-    for (struct tree_node *node = tree_last(&heap->zones[zone].free), *next; node; node = next) {
+    for (struct tree_node *node = tree_last(&heap->zones.of[zone].free), *next; node; node = next) {
         next = tree_previous(node);
         if (donation->bytes >= wanted)
             return;
@@ -373,7 +373,7 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     struct arena *arena = growth->heap->arena;
     size_t all = round_up(growth->wanted, arena->granule);
     *need = SIZE_MAX;
-    for (struct run *run = growth->heap->zones[growth->zone].runs; run; run = run->next) {
+    for (struct run *run = growth->heap->zones.of[growth->zone].runs; run; run = run->next) {
         size_t tail = run->last->state == SPAN_FREE ? run->last->size : 0;
         size_t missing = round_up(growth->wanted - tail, arena->granule);
         if (tail >= growth->wanted || missing >= *need || run->end == arena->base + arena->size)
@@ -419,7 +419,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
         if (growth->base)
             span_remove_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
+        bool slack = heap->zones.free_bytes > arena->reserved / SLACK_PART;
         growth->reserved = arena->reserved;
         growth->freely = growth->spare || profile->moves_freely;
         growth->borrows =
@@ -530,7 +530,7 @@ static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth,
     if (wanted < least)
         return false;
     parked_flush_locked(heap); /* parked blocks are not counted as free */
-    return heap->free_bytes >= least;
+    return heap->zones.free_bytes >= least;
 }
 
 /* As heap_shed_rested(), for pieces of at most `most` bytes in total, of a store that is not plain.
@@ -566,7 +566,7 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
     heap->growths.lent += growth ? *given : 0;
-    if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
+    if (!zones_have_runs(&heap->zones)) {
         heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program
                                                 does */
         hooks.plan_end_locked(heap);

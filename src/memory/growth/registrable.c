@@ -139,7 +139,7 @@ static size_t list_heap_locked(const struct heap *heap, struct registrable_segme
     size_t count = 0;
     bool is_plain = !heap->store->kind.pieces;
     for (int zone = 0; zone < ZONES; zone++)
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next, count++)
+        for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next, count++)
             if (count < room)
                 list[count] = (struct registrable_segment){is_plain ? run->generation : run->serial,
                                                            run->start, run->end - run->start};

@@ -497,7 +497,7 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
 static struct span *segment_choose_locked(const struct heap *heap, enum zone_kind zone,
                                           size_t wanted, size_t least)
 {
-    const struct tree *tree = &heap->zones[zone].free;
+    const struct tree *tree = &heap->zones.of[zone].free;
     struct tree_node *covering =
                          tree_find_first(tree, is_at_least, wanted > least ? wanted : least),
                      *node;
@@ -530,7 +530,7 @@ void segments_drop_absent(struct heap *heap)
     heap_collect(heap);
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct run *run = heap->zones[zone].runs, *next; run; run = next) {
+        for (struct run *run = heap->zones.of[zone].runs, *next; run; run = next) {
             next = run->next;
             if (run->absent && run->first == run->last && run->first->state == SPAN_FREE)
                 segment_detach_locked(heap, run->first, &leaving);
@@ -641,7 +641,7 @@ static bool release_oversize(struct heap *heap, size_t size)
         return false;
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, true);
-    for (struct tree_node *node = tree_last(&heap->zones[ZONE_LARGE].free); node;
+    for (struct tree_node *node = tree_last(&heap->zones.of[ZONE_LARGE].free); node;
          node = tree_previous(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (span->size < rules.max_split || sum >= wanted)
@@ -690,7 +690,7 @@ static bool is_old(const struct garbage *garbage, const struct span *span)
 static void garbage_detach_locked(struct heap *heap, struct garbage *garbage)
 {
     heap_learn_locked(heap, true);
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free), *next; node;
+    for (struct tree_node *node = tree_first(&heap->zones.of[ZONE_LARGE].free), *next; node;
          node = next) {
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         next = tree_next(node);

@@ -100,7 +100,7 @@ static bool is_ending_behind(const struct tree_node *node, uint64_t address)
 
 void following_begin_locked(struct heap *heap, struct following *following)
 {
-    struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free);
+    struct tree_node *node = tree_first(&heap->zones.of[ZONE_LARGE].free);
     following->free = (struct tree){.order = by_start};
     for (; node; node = tree_next(node))
         tree_insert(&following->free, &TREE_ENTRY(node, struct span, by_size)->by_start);

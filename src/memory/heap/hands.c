@@ -246,9 +246,9 @@ void hands_flush_locked(struct heap *heap)
  * zone prevents that. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
-    if (handed)
-        zones_change_locked(heap);
     counters_part_lock(&heap->part);
+    if (handed)
+        zones_change_locked(&heap->zones);
     atomic_store_explicit(&heap->handed, handed, memory_order_relaxed);
     counters_part_unlock(&heap->part);
 }

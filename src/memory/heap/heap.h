@@ -61,7 +61,7 @@ struct heap {
     atomic_uint place;     /* its number in the trace (traced.h); 0: no record yet in this life */
     bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
-    struct zone zones[ZONES];
+    struct zones zones;
     atomic_bool resting;                 /* its caches have nothing to give, and their gates are
                                             shut (cache.c); changes under `lock` */
     mutex caches_lock;                   /* taken inside `lock` to change the list `caches`; a
@@ -70,7 +70,6 @@ struct heap {
     struct waiting waiting;              /* freed blocks that other streams still use */
     struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
                                             needed now */
-    size_t free_bytes;                   /* in free spans */
     /* HEAP_* (sets.h): what the last look at its memory found. Holds until anything in the heap
      * changes. */
     unsigned known;
@@ -80,10 +79,6 @@ struct heap {
     /* Whether it holds references to marks, in `awaited` or in queues of `waiting`.
      * awaited_release_locked() drops them. */
     bool awaited_kept;
-    /* The last state number. Each change of a zone's free spans gives the zone the next one
-     * (parked.h). */
-    uint64_t states;
-    struct counters_splits splits;
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
     struct growths growths;      /* what its growths have done so far */

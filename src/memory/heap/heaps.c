@@ -65,8 +65,7 @@ bool heap_is_left_behind_locked(const struct heap *heap)
 /* Whether the heap has no runs, no ghosts, and no batch that may not be idle. Queries marks. */
 static bool heap_is_empty_locked(struct heap *heap)
 {
-    return batches_are_idle_locked(heap) && !heap->zones[ZONE_SMALL].runs &&
-           !heap->zones[ZONE_LARGE].runs && !heap->ghosts;
+    return batches_are_idle_locked(heap) && !zones_have_runs(&heap->zones) && !heap->ghosts;
 }
 
 /* The queue of retired heaps. Those that are empty are reused. heaps_lock. */
@@ -207,21 +206,20 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
         count_retired(arena, left_behind ? 1 : -1);
     mutex_lock(&heap->lock);
     if (!fresh) {
-        counters_keep_splits(heap->store->counters, &heap->splits);
+        counters_keep_splits(heap->store->counters, &heap->zones.splits);
         counters_part_close(&heap->part);
         hands_counters_close(heap);
         heap_sum_end_locked(heap);
         heap->known = 0;
     }
     heap->store = store;
-    zones_init(heap);
+    zones_init(&heap->zones, store->kind.fixed);
     heap->stream = stream;
     heap->incarnation = atomic_load(&stream->incarnation);
     trace_place_drop(atomic_exchange(&heap->place, 0));
     heap->retired = false;
     batches_begin_locked(heap);
     heap->rest = (struct rest){0};
-    heap->splits = (struct counters_splits){0};
     heap->growths = (struct growths){0};
     heap->saves = false;
     heap->news = 0;
@@ -348,7 +346,7 @@ bool heaps_give_up(struct store *store)
         caches_publish_locked(heap); /* while the pool's counters exist */
         counters_part_close(&heap->part);
         hands_counters_close(heap);
-        spare_spans_destroy_locked(heap);
+        span_reserve_empty_locked(&heap->reserve);
         heap->retired = true;
         hooks.plan_end_locked(heap); /* a request in progress may have begun it after the pool was
                                         left behind */

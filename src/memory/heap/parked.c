@@ -56,7 +56,7 @@ void parked_give_back_locked(struct heap *heap)
     struct span *spans[HEAP_PARKED];
     unsigned count = parked_detach(heap, spans);
     for (unsigned i = 0; i < count; i++) {
-        struct zone *zone = &heap->zones[spans[i]->zone];
+        struct zone *zone = &heap->zones.of[spans[i]->zone];
         uint64_t state = atomic_load_explicit(&zone->state, memory_order_relaxed);
         span_leave_map_locked(heap, spans[i]);
         span_give_locked(heap, spans[i]);
@@ -68,7 +68,9 @@ void parked_give_back_locked(struct heap *heap)
  * them none is parked. */
 void parked_end_locked(struct heap *heap)
 {
-    zones_change_locked(heap);
+    counters_part_lock(&heap->part);
+    zones_change_locked(&heap->zones);
+    counters_part_unlock(&heap->part);
     parked_flush_stack_locked(heap);
     hands_close_locked(heap);
 }

@@ -28,12 +28,12 @@
 
 static inline uint64_t parked_state(const struct heap *heap, const struct span *span)
 {
-    return atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    return atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
 }
 
 static inline void parked_state_set(struct heap *heap, const struct span *span, uint64_t state)
 {
-    atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
+    atomic_store_explicit(&heap->zones.of[span->zone].state, state, memory_order_relaxed);
 }
 
 /* Whether blocks may be parked. If so, the heap's stream and pool are in use, and no tool has to

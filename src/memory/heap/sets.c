@@ -278,10 +278,10 @@ void heap_news_locked(struct heap *heap, size_t size)
 void heap_lends_end_locked(struct heap *heap)
 {
     size_t granule = heap->arena->granule;
-    if (!heap->lends || heap_has_free_locked(heap, granule))
+    if (!heap->lends || zones_longest_free(&heap->zones) >= granule)
         return;
     parked_end_locked(heap);
-    if (heap_has_free_locked(heap, granule))
+    if (zones_longest_free(&heap->zones) >= granule)
         return;
     heap->lends = false;
     if (heap->news > heap->arena->granule)
@@ -305,7 +305,7 @@ void heap_unmarked_end_locked(struct heap *heap)
 
 void heap_nobodys_end_locked(struct heap *heap)
 {
-    if (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs)
+    if (zones_have_runs(&heap->zones))
         return;
     mutex_lock(&heap->arena->sets.lock);
     enter(heap, HEAPS_OF_NOBODY, NULL);

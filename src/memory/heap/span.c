@@ -65,37 +65,37 @@ void span_destroy(struct span *span)
 }
 
 /* Span objects from the heap's reserve, and back to it. */
-static struct span *span_create_locked(struct heap *heap)
+static struct span *span_create_locked(struct span_reserve *reserve)
 {
-    struct span *span = heap->reserve.first;
+    struct span *span = reserve->first;
     if (!span || pages_fail_armed())
         return span_create();
-    heap->reserve.first = span->next;
-    heap->reserve.count--;
+    reserve->first = span->next;
+    reserve->count--;
     memset(span, 0, offsetof(struct span, heap));
     return span;
 }
 
-static void span_destroy_locked(struct heap *heap, struct span *span)
+static void span_destroy_locked(struct span_reserve *reserve, struct span *span)
 {
     if (!span)
         return;
-    if (heap->reserve.count == SPARE_SPANS) {
+    if (reserve->count == SPARE_SPANS) {
         span_destroy(span);
         return;
     }
-    span->next = heap->reserve.first;
-    heap->reserve.first = span;
-    heap->reserve.count++;
+    span->next = reserve->first;
+    reserve->first = span;
+    reserve->count++;
 }
 
-void spare_spans_destroy_locked(struct heap *heap)
+void span_reserve_empty_locked(struct span_reserve *reserve)
 {
-    for (struct span *span; (span = heap->reserve.first);) {
-        heap->reserve.first = span->next;
+    for (struct span *span; (span = reserve->first);) {
+        reserve->first = span->next;
         span_destroy(span);
     }
-    heap->reserve.count = 0;
+    reserve->count = 0;
 }
 
 struct run *run_create(void)
@@ -120,31 +120,40 @@ static void note_runs_changed(void)
     atomic_fetch_add(&runs_changed, 1);
 }
 
-static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+static void run_insert_locked(struct heap *heap, enum zone_kind kind, struct run *run)
 {
+    struct zone *zone = &heap->zones.of[kind];
     run->previous = NULL;
-    run->next = heap->zones[zone].runs;
+    run->next = zone->runs;
     if (run->next)
         run->next->previous = run;
-    heap->zones[zone].runs = run;
+    zone->runs = run;
     if (heap_is_left_behind_locked(heap)) /* a request was in progress when the heap was left
                                              behind */
         heap_sets_update_locked(heap, false);
 }
 
-static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+static void run_remove_locked(struct zone *zone, struct run *run)
 {
     if (run->next)
         run->next->previous = run->previous;
     if (run->previous)
         run->previous->next = run->next;
     else
-        heap->zones[zone].runs = run->next;
+        zone->runs = run->next;
 }
 
-static void state_is_new_locked(struct heap *heap, const struct span *span)
+static void state_is_new_locked(struct zones *zones, unsigned zone)
 {
-    atomic_store_explicit(&heap->zones[span->zone].state, ++heap->states, memory_order_relaxed);
+    atomic_store_explicit(&zones->of[zone].state, ++zones->states, memory_order_relaxed);
+}
+
+/* A span becomes free (`sign` 1), or is free no more (-1). */
+static void zones_count_locked(struct zones *zones, const struct span *span, int sign)
+{
+    zones->free_bytes += sign > 0 ? span->size : -span->size;
+    if (span->split)
+        counters_split(&zones->splits, span->size, span->zone != ZONE_SMALL, sign);
 }
 
 /* Puts a span into its zone's tree. */
@@ -156,34 +165,30 @@ static void span_file_locked(struct heap *heap, struct span *span)
     span->split = span->previous || span->next;
     if (!heap->store->kind.pieces)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
-    struct tree *free = &heap->zones[span->zone].free;
+    struct tree *free = &heap->zones.of[span->zone].free;
     if (free->order == by_size)
         tree_insert_by(free, &span->by_size, is_before);
     else
         tree_insert(free, &span->by_size);
     if (heap->following)
         following_file_locked(heap->following, span);
-    state_is_new_locked(heap, span);
+    state_is_new_locked(&heap->zones, span->zone);
     if (span->size >= heap->news)
         heap_news_locked(heap, span->size);
     if (heap->known)
         heap_changed_locked(heap);
-    heap->free_bytes += span->size;
-    if (span->split)
-        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
+    zones_count_locked(&heap->zones, span, 1);
 }
 
 void span_remove_locked(struct heap *heap, struct span *span)
 {
-    tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    tree_remove(&heap->zones.of[span->zone].free, &span->by_size);
     if (heap->following)
         following_remove_locked(heap->following, span);
-    state_is_new_locked(heap, span);
+    state_is_new_locked(&heap->zones, span->zone);
     if (heap->known)
         heap_changed_locked(heap);
-    heap->free_bytes -= span->size;
-    if (span->split)
-        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);
+    zones_count_locked(&heap->zones, span, -1);
     span->state = SPAN_TAKEN;
 }
 
@@ -202,7 +207,7 @@ static void link_after(struct span *left, struct span *span)
 
 /* Removes `span`, which is not the first of its run, from the list; its left neighbour covers its
  * addresses. */
-static void join_left_locked(struct heap *heap, struct span *span)
+static void join_left_locked(struct span_reserve *reserve, struct span *span)
 {
     struct span *left = span->previous;
     left->size += span->size;
@@ -211,7 +216,7 @@ static void join_left_locked(struct heap *heap, struct span *span)
         span->next->previous = left;
     else
         span->run->last = left;
-    span_destroy_locked(heap, span);
+    span_destroy_locked(reserve, span);
 }
 
 void span_cut(struct span *span, size_t offset, struct span *fresh)
@@ -251,13 +256,13 @@ static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, siz
 {
     struct store *store = heap->store;
     if (store->kind.pieces)
-        return span_smallest_locked(&heap->zones[zone], size, alignment);
+        return span_smallest_locked(&heap->zones.of[zone], size, alignment);
     if (!store->kind.reuses)
         return NULL;
     struct segment_rules rules = store_rules(store);
     if (memory_config()->garbage_collection_threshold && zone == ZONE_LARGE)
         atomic_fetch_add_explicit(&store->searches, 1, memory_order_relaxed);
-    struct span *span = span_smallest_locked(&heap->zones[zone], size, alignment);
+    struct span *span = span_smallest_locked(&heap->zones.of[zone], size, alignment);
     return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
 }
 
@@ -315,7 +320,7 @@ static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alig
                                uint64_t before)
 {
     bool simple = alignment == TARN_BLOCK_UNIT && heap->news;
-    uint64_t after = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    uint64_t after = atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
     span->before = simple ? before : 0;
     atomic_store_explicit(&span->after, simple ? after : 0, memory_order_relaxed);
     span->state = SPAN_TAKEN;
@@ -324,7 +329,7 @@ static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alig
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment,
                             struct span **result)
 {
-    uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
     if (span->size == size) {
         span_remove_locked(heap, span);
         span_is_cut_locked(heap, span, alignment, before);
@@ -333,12 +338,12 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
     }
     size_t pad = placement(heap, span, size, alignment);
     bool cut = is_cut(heap, span, size, span->size - pad - size);
-    struct span *aligned = pad ? span_create_locked(heap) : span;
-    struct span *rest = cut ? span_create_locked(heap) : NULL;
+    struct span *aligned = pad ? span_create_locked(&heap->reserve) : span;
+    struct span *rest = cut ? span_create_locked(&heap->reserve) : NULL;
     if (!aligned || (cut && !rest)) {
-        span_destroy_locked(heap, rest);
+        span_destroy_locked(&heap->reserve, rest);
         if (aligned != span)
-            span_destroy_locked(heap, aligned);
+            span_destroy_locked(&heap->reserve, aligned);
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
@@ -380,12 +385,13 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
 tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start,
                                    size_t size, struct span **result)
 {
-    struct span *fresh[2] = {span_create_locked(heap), span_create_locked(heap)};
+    struct span *fresh[2] = {span_create_locked(&heap->reserve),
+                             span_create_locked(&heap->reserve)};
     bool done = fresh[0] && fresh[1];
     if (done)
         *result = span_take_at_locked(heap, span, start, size, fresh);
-    span_destroy_locked(heap, fresh[0]);
-    span_destroy_locked(heap, fresh[1]);
+    span_destroy_locked(&heap->reserve, fresh[0]);
+    span_destroy_locked(&heap->reserve, fresh[1]);
     return done ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -410,7 +416,7 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
                                            size_t most)
 {
     const struct arena *arena = heap->arena;
-    struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, size);
+    struct tree_node *node = tree_find_first(&heap->zones.of[ZONE_LARGE].free, is_at_least, size);
     struct span *best = NULL;
     size_t least = most + 1;
     for (int tries = 0; node && tries < ASIDE_TRIES && least; tries++, node = tree_next(node)) {
@@ -447,13 +453,13 @@ void span_return_locked(struct heap *heap, struct span *span)
         span_remove_locked(heap, next);
         if (next->batch > span->batch)
             span->batch = next->batch;
-        join_left_locked(heap, next);
+        join_left_locked(&heap->reserve, next);
     }
     if (previous && previous->state == SPAN_FREE) {
         span_remove_locked(heap, previous);
         if (span->batch > previous->batch)
             previous->batch = span->batch;
-        join_left_locked(heap, span);
+        join_left_locked(&heap->reserve, span);
         span = previous;
     }
     span_file_locked(heap, span);
@@ -513,7 +519,7 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     }
     struct span *rest = NULL;
     if (next->size > more) {
-        rest = span_create_locked(heap);
+        rest = span_create_locked(&heap->reserve);
         if (!rest)
             return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
@@ -522,13 +528,12 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
         span_cut(next, more, rest);
         span_file_locked(heap, rest);
     }
-    join_left_locked(heap, next);
+    join_left_locked(&heap->reserve, next);
     return TARN_OK;
 }
 
 /* Joins the run `right`, which begins where `left` ends, to `left`. */
-static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left,
-                             struct run *right)
+static void runs_join_locked(struct zone *zone, struct run *left, struct run *right)
 {
     left->last->next = right->first;
     right->first->previous = left->last;
@@ -536,7 +541,7 @@ static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run 
         span->run = left;
     left->last = right->last;
     left->end = right->end;
-    run_remove_locked(heap, zone, right);
+    run_remove_locked(zone, right);
     run_destroy(right);
 }
 
@@ -567,11 +572,11 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
         run->first = after;
         run->start = after->start;
     } else {
-        run_remove_locked(heap, span->zone, run);
+        run_remove_locked(&heap->zones.of[span->zone], run);
         run_destroy(run);
     }
-    heap->zones[span->zone].bytes -= span->size;
-    span_destroy_locked(heap, span);
+    heap->zones.of[span->zone].bytes -= span->size;
+    span_destroy_locked(&heap->reserve, span);
 }
 
 void run_detach_locked(struct heap *heap, struct run *run)
@@ -579,8 +584,8 @@ void run_detach_locked(struct heap *heap, struct run *run)
     note_runs_changed();
     span_remove_locked(heap, run->first);
     trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
-    run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
-    heap->zones[run->first->zone].bytes -= run->end - run->start;
+    run_remove_locked(&heap->zones.of[run->first->zone], run);
+    heap->zones.of[run->first->zone].bytes -= run->end - run->start;
 }
 
 void run_attach_locked(struct heap *heap, struct run *run)
@@ -590,7 +595,7 @@ void run_attach_locked(struct heap *heap, struct run *run)
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     span->batch = 0;
     run_insert_locked(heap, (enum zone_kind)span->zone, run);
-    heap->zones[span->zone].bytes += run->end - run->start;
+    heap->zones.of[span->zone].bytes += run->end - run->start;
     trace_block(TRACE_segment_alloc, heap, run->start, run->end - run->start, 0);
     span_return_locked(heap, span);
 }
@@ -605,7 +610,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->state = SPAN_TAKEN;
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
-    heap->zones[zone].bytes += span->size;
+    heap->zones.of[zone].bytes += span->size;
     trace_block(heap->store->kind.pieces ? TRACE_segment_map : TRACE_segment_alloc, heap, start,
                 end - start, 0);
 
@@ -624,14 +629,14 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     }
     if (heap->store->kind.whole)
         return span; /* adjacent segments are not joined */
-    for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
+    for (struct run *other = heap->zones.of[zone].runs, *next; other; other = next) {
         next = other->next;
         if (other->start == end)
-            runs_join_locked(heap, zone, run, other);
+            runs_join_locked(&heap->zones.of[zone], run, other);
     }
-    for (struct run *other = heap->zones[zone].runs; other; other = other->next) {
+    for (struct run *other = heap->zones.of[zone].runs; other; other = other->next) {
         if (other->end == start && other != run) {
-            runs_join_locked(heap, zone, other, run);
+            runs_join_locked(&heap->zones.of[zone], other, run);
             break;
         }
     }
@@ -689,29 +694,26 @@ bool span_has_piece_locked(const struct heap *heap, const struct span *span)
     return start != end;
 }
 
-bool heap_has_free_locked(const struct heap *heap, size_t size)
+size_t zones_longest_free(const struct zones *zones)
 {
+    size_t longest = 0;
     for (int zone = 0; zone < ZONES; zone++) {
-        const struct tree_node *last = tree_last(&heap->zones[zone].free);
-        if (last && SPAN_OF(last)->size >= size)
-            return true;
+        const struct tree_node *last = tree_last(&zones->of[zone].free);
+        if (last && SPAN_OF(last)->size > longest)
+            longest = SPAN_OF(last)->size;
     }
-    return false;
+    return longest;
 }
 
-/* Under the part's lock, because a thread that parks a block, or takes a parked one, compares and
- * changes the state under it. */
-void zones_change_locked(struct heap *heap)
+void zones_change_locked(struct zones *zones)
 {
-    counters_part_lock(&heap->part);
-    for (int zone = 0; zone < ZONES; zone++)
-        atomic_store_explicit(&heap->zones[zone].state, ++heap->states, memory_order_relaxed);
-    counters_part_unlock(&heap->part);
+    for (unsigned zone = 0; zone < ZONES; zone++)
+        state_is_new_locked(zones, zone);
 }
 
-void zones_init(struct heap *heap)
+void zones_init(struct zones *zones, bool by_serial)
 {
+    zones->splits = (struct counters_splits){0};
     for (int zone = 0; zone < ZONES; zone++)
-        heap->zones[zone].free.order =
-            heap->store && heap->store->kind.fixed ? by_size_and_serial : by_size;
+        zones->of[zone].free.order = by_serial ? by_size_and_serial : by_size;
 }

@@ -18,6 +18,7 @@
 
 #include "base/tree.h"
 #include "memory/arena/arena.h"
+#include "record/counters.h"
 
 #include <tarn/memory.h>
 
@@ -104,7 +105,7 @@ struct run {
                                     the table's lock */
 };
 
-/* The runs and the free spans of one size class of a heap. A member of the heap, under its lock. */
+/* The runs and the free spans of one size class of a heap. */
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
@@ -112,6 +113,16 @@ struct zone {
     _Atomic uint64_t
         state; /* changes whenever the free spans change (parked.h); the heap's lock, or
                                the part's */
+};
+
+/* All zones of a heap, and what is counted of their free spans. A member of the heap, under its
+ * lock. No two zones are ever in the same state. */
+struct zones {
+    struct zone of[ZONES];
+    size_t free_bytes;             /* sum over the free spans */
+    uint64_t states;               /* the last state number. Each change of a zone's free spans
+                                      gives the zone the next one */
+    struct counters_splits splits; /* the free spans that share their run with others */
 };
 
 /* Unused span objects, so that cutting and joining need no other lock. A member of the heap, under
@@ -157,8 +168,8 @@ struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
-/* Frees the reserve. A heap that may never be reused keeps none. */
-void spare_spans_destroy_locked(struct heap *heap);
+/* Frees what is in a reserve. A heap that may never be reused keeps none. */
+void span_reserve_empty_locked(struct span_reserve *reserve);
 
 /* Grows, under the heap's lock, whenever addresses come into a run or leave it: while it stays, the
  * same runs have the same addresses. */
@@ -194,12 +205,19 @@ bool span_has_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
  * now: it may not be idle, be anchored, or its pool may be held. */
 bool span_covers_piece_locked(const struct heap *heap, const struct span *span);
-/* Whether a span of at least `size` bytes is free. */
-bool heap_has_free_locked(const struct heap *heap, size_t size);
-/* Sets the order of a heap's free spans to that of its store. The heap has no memory. */
-void zones_init(struct heap *heap);
+/* Begins the life of zones that have no memory. `by_serial` orders spans of one size by their runs'
+ * numbers in the store instead of by addresses. */
+void zones_init(struct zones *zones, bool by_serial);
+/* Whether the zones have any memory. */
+static inline bool zones_have_runs(const struct zones *zones)
+{
+    return zones->of[ZONE_SMALL].runs || zones->of[ZONE_LARGE].runs;
+}
+/* Bytes of the longest free span; 0: there is none. */
+size_t zones_longest_free(const struct zones *zones);
 /* Gives each zone a new state, so that no block that is live now is parked when it is freed
- * (parked.h). */
-void zones_change_locked(struct heap *heap);
+ * (parked.h). Under the part's lock too, because a thread that parks a block, or takes a parked
+ * one, compares and changes the state under it. */
+void zones_change_locked(struct zones *zones);
 
 #endif

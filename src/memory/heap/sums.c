@@ -21,7 +21,7 @@ static bool has_any_piece_locked(const struct heap *heap)
 {
     bool pieces = heap->store->kind.pieces;
     for (int zone = 0; zone < ZONES; zone++)
-        for (const struct tree_node *node = tree_last(&heap->zones[zone].free);
+        for (const struct tree_node *node = tree_last(&heap->zones.of[zone].free);
              node && (!pieces || SPAN_OF(node)->size >= heap->arena->granule);
              node = tree_previous(node))
             if (span_covers_piece_locked(heap, SPAN_OF(node)))
@@ -110,12 +110,11 @@ static struct heap_gives look_locked(const struct heap *heap)
     /* A suspended store has addresses, but no memory. */
     if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
         return gives;
-    gives.sums.free = heap->free_bytes;
+    gives.sums.free = heap->zones.free_bytes;
     gives.sums.waiting = heap->waiting.bytes;
+    gives.longest = zones_longest_free(&heap->zones);
     for (int zone = 0; zone < ZONES; zone++) {
-        struct tree_node *last = tree_last(&heap->zones[zone].free);
-        size_t size = last ? SPAN_OF(last)->size : 0;
-        gives.longest = size > gives.longest ? size : gives.longest;
+        struct tree_node *last = tree_last(&heap->zones.of[zone].free);
         if (heap->store->kind.pieces)
             look_at_pieces_locked(heap, last, &gives.sums);
         else if (zone == ZONE_LARGE)

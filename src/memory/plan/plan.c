@@ -224,7 +224,7 @@ static bool follower_enter(struct heap *heap, unsigned number, struct plan_follo
     mutex_lock(&heap->lock);
     bool enters = !heap->following && atomic_load(&heap->arena->planned[number]) == heap;
     if (enters) {
-        follower->most = heap->zones[ZONE_LARGE].bytes + reservation->size;
+        follower->most = heap->zones.of[ZONE_LARGE].bytes + reservation->size;
         follower->following.reservation = *reservation;
         parked_close_locked(heap); /* a parked block would be found before the plan is asked */
         following_begin_locked(heap, &follower->following);
@@ -569,7 +569,7 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
 static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
 {
     const struct reservation *reservation = &heap->following->reservation;
-    struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, wanted);
+    struct tree_node *node = tree_find_first(&heap->zones.of[ZONE_LARGE].free, is_at_least, wanted);
     for (int tries = 0; node && tries < OUTSIDE_TRIES; tries++, node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (span->start >= reservation->start + reservation->size ||
@@ -670,7 +670,7 @@ static tarn_status take_locked(struct heap *heap, const struct request *request,
             return status;
     }
 
-    size_t held = heap->zones[ZONE_LARGE].bytes,
+    size_t held = heap->zones.of[ZONE_LARGE].bytes,
            room = follower->most > held ? follower->most - held : 0;
     struct choice choice = {
         start, place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX,

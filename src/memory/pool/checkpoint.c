@@ -156,7 +156,7 @@ static tarn_status check_quiet(struct store *store, const struct list *now)
 static struct run *run_at_locked(struct heap *heap, uintptr_t address)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
+        for (struct run *run = heap->zones.of[zone].runs; run; run = run->next)
             if (address - run->start < run->end - run->start)
                 return run;
     return NULL;

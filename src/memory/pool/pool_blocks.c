@@ -60,7 +60,7 @@ void visit_blocks(struct store *store, struct visitor *visitor)
         mutex_lock(&heap->lock);
         tarn_stream stream = heap_stream_value(heap);
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)
-            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+            for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
                 for (struct span *span = run->first; span; span = span->next)
                     visit_span(heap, span, stream, visitor);
         mutex_unlock(&heap->lock);

@@ -28,9 +28,9 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
     if (run && run->next)
         return run->next;
     if (run)
-        return run->first->zone == ZONE_SMALL ? heap->zones[ZONE_LARGE].runs : NULL;
-    return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs
-                                        : heap->zones[ZONE_LARGE].runs;
+        return run->first->zone == ZONE_SMALL ? heap->zones.of[ZONE_LARGE].runs : NULL;
+    return heap->zones.of[ZONE_SMALL].runs ? heap->zones.of[ZONE_SMALL].runs
+                                           : heap->zones.of[ZONE_LARGE].runs;
 }
 
 /* True for the store of a kept pool. If its contents are saved, its memory stays in place with the
@@ -264,7 +264,7 @@ static tarn_status heap_give_up_free(struct heap *heap, struct contents *content
     heap_collect(heap);
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct run *run = heap->zones[zone].runs, *next; run; run = next) {
+        for (struct run *run = heap->zones.of[zone].runs, *next; run; run = next) {
             next = run->next;
             for (struct span *span = run->last, *before; span && !status; span = before) {
                 before = span->previous;

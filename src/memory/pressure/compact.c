@@ -189,7 +189,7 @@ static size_t heap_candidates_locked(struct heap *heap, struct candidate *list, 
 {
     size_t count = 0;
     for (int zone = 0; zone < ZONES; zone++) {
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next) {
+        for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next) {
             const struct piece *piece = NULL;
             struct span *span = run->first;
             for (uintptr_t at = run->start; at < run->end; at += piece->size) {
@@ -271,7 +271,7 @@ static tarn_status hole_take_locked(struct exchange *exchange, struct span *span
 static struct run *run_at(const struct heap *heap, uintptr_t address)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
+        for (struct run *run = heap->zones.of[zone].runs; run; run = run->next)
             if (address - run->start < run->end - run->start)
                 return run;
     return NULL;

@@ -153,7 +153,7 @@ static void note_locked(struct arena *arena, const struct run *run, struct share
 static void each_segment_locked(struct heap *heap, struct tarn_share *share, size_t *count)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next) {
+        for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next) {
             if (!is_there_locked(run))
                 continue;
             ++*count;

@@ -124,16 +124,14 @@ static struct heap_occupancy occupancy_heap_locked(struct heap *heap)
         .incarnation = heap->incarnation,
         .uncached = heap->store == &heap->arena->uncached,
         .retired = heap_is_left_behind_locked(heap),
-        .free = heap->free_bytes,
+        .free = heap->zones.free_bytes,
+        .largest_free = zones_longest_free(&heap->zones),
         .waiting = heap->waiting.bytes,
     };
     if (!view.retired && heap->stream)
         view.native = (uintptr_t)heap->stream->native;
     for (int zone = 0; zone < ZONES; zone++) {
-        struct tree_node *last = tree_last(&heap->zones[zone].free);
-        size_t size = last ? TREE_ENTRY(last, struct span, by_size)->size : 0;
-        view.largest_free = size > view.largest_free ? size : view.largest_free;
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+        for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
             view.mapped += run->end - run->start;
     }
     add_parked_locked(heap, &view);

@@ -117,7 +117,7 @@ static bool add_heap(struct picture *picture, struct heap *heap)
 {
     bool done = true;
     for (int zone = 0; heap->stream && zone < ZONES; zone++)
-        for (const struct run *run = heap->zones[zone].runs; run && done; run = run->next)
+        for (const struct run *run = heap->zones.of[zone].runs; run && done; run = run->next)
             done = add_run(picture, heap, (enum zone_kind)zone, run);
     return done;
 }

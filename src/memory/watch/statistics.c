@@ -32,9 +32,9 @@ static void reset_heaps(struct arena *arena, bool peak)
         parked_flush_locked(heap);
         caches_publish_locked(heap);
         if (peak)
-            counters_splits_reset_peak(&heap->splits);
+            counters_splits_reset_peak(&heap->zones.splits);
         else
-            counters_splits_reset_accumulated(&heap->splits);
+            counters_splits_reset_accumulated(&heap->zones.splits);
         mutex_unlock(&heap->lock);
     }
 }
@@ -62,7 +62,7 @@ void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats
         if (is_of(heap, store)) {
             parked_flush_locked(heap);
             caches_count_locked(heap, stats);
-            counters_add_splits(stats, &heap->splits);
+            counters_add_splits(stats, &heap->zones.splits);
         }
         mutex_unlock(&heap->lock);
     }

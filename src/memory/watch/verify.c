@@ -93,7 +93,7 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
     case SPAN_FREE:
         if (span->next && span->next->state == SPAN_FREE)
             return BROKEN(span->start, "two free spans touch");
-        if (!in_tree(&heap->zones[zone], span))
+        if (!in_tree(&heap->zones.of[zone], span))
             return BROKEN(span->start, "a free span is not in its zone's tree");
         if (heap->following && zone == ZONE_LARGE &&
             span_ending_behind_locked(heap->following, span->start) != span)
@@ -196,7 +196,7 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
         return parked;
     struct sums sums = {.alone = alone};
     for (int zone = 0; zone < ZONES; zone++) {
-        for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
+        for (struct run *run = heap->zones.of[zone].runs; run; run = run->next) {
             tarn_status status = run_verify(heap, (enum zone_kind)zone, run, &sums);
             if (status)
                 return status;
@@ -207,7 +207,8 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
         unused += queue->users == 0;
     if (unused != heap->waiting.unused)
         return BROKEN(0, "its queues without uses are not as many as it counts");
-    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting.bytes))
+    if (sums.free_bytes != heap->zones.free_bytes ||
+        (alone && sums.waiting_bytes != heap->waiting.bytes))
         return BROKEN(0, "its counts are not the sums over its spans");
     return TARN_OK;
 }
@@ -253,7 +254,7 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     *left = *ghosts = 0;
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++) {
-        for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
+        for (struct run *run = heap->zones.of[zone].runs; run; run = run->next) {
             size_t mapped = run_mapped(heap, run);
             bytes += mapped;
             *left += run->end - run->start - mapped;
@@ -277,7 +278,7 @@ static tarn_status sets_verify(struct heap *heap)
     struct arena *arena = heap->arena;
     mutex_lock(&heap->lock);
     const char *text = awaited_contradiction_locked(heap);
-    bool has_memory = heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
+    bool has_memory = zones_have_runs(&heap->zones);
     bool behind = atomic_load(&store->left_behind);
     const struct heap_set *nobodys = behind          ? &arena->sets.abandoned
                                      : heap->retired ? &store->retired
@@ -299,7 +300,7 @@ static tarn_status sets_verify(struct heap *heap)
     else if (heap->batches.open_used && !heap->retired && !heap->unmarked)
         text =
             "something was freed in the heap, and it is not in the list of those that need a mark";
-    else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
+    else if (!heap->lends && zones_longest_free(&heap->zones) >= arena->granule)
         text = "the heap has free memory to lend, and is not in the set of lenders";
     else
         text = heap_known_contradiction_locked(heap);

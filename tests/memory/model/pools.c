@@ -137,7 +137,7 @@ static void check_pinned(struct pool_model *pool)
              "memory of a held pool is gone from %p", (void *)(arena->base + i * arena->granule));
     for (const struct heap *heap = arena->heaps; heap; heap = heap->next)
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)
-            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+            for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
                 for (size_t i = (run->start - arena->base) / arena->granule;
                      i < (run->end - arena->base) / arena->granule; i++)
                     pool->pinned[i] = arena->pieces[i];

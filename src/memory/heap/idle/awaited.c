@@ -120,7 +120,7 @@ static bool is_busy_locked(const struct heap *heap, uint64_t *oldest, bool *anch
     *oldest = UINT64_MAX;
     *anchored = false;
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node;
+        for (struct tree_node *node = tree_last(&heap->zones.of[zone].free); node;
              node = tree_previous(node)) {
             const struct span *span = TREE_ENTRY(node, struct span, by_size);
             if (heap->store->kind.pieces && span->size < heap->arena->granule)

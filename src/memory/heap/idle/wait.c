@@ -538,7 +538,7 @@ static uint64_t batch_oldest_locked(struct heap *heap)
 {
     uint64_t oldest = UINT64_MAX;
     for (int zone = 0; zone < ZONES; zone++) {
-        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node;
+        for (struct tree_node *node = tree_last(&heap->zones.of[zone].free); node;
              node = tree_previous(node)) {
             const struct span *span = TREE_ENTRY(node, struct span, by_size);
             if (heap->store->kind.pieces && span->size < heap->arena->granule)
@@ -779,7 +779,7 @@ tarn_status uses_sum_locked(struct heap *heap, struct use **sum)
 {
     tarn_status status = TARN_OK;
     for (int zone = 0; zone < ZONES; zone++)
-        for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+        for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
             for (const struct span *span = run->first; span && !status; span = span->next)
                 status = sum_add_span(sum, span);
     return status;
