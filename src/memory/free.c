@@ -120,19 +120,20 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     bool ends = map_span(map_get(address)) == span &&
                 atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
                 span->start == address && span->state == SPAN_BLOCK && !span->front &&
-                !span->uses && heap_parks(heap);
+                !span->uses && stack_parks(&heap->parked);
     size_t requested = span->requested;
     if (ends && span_end_locked(heap, span)) {
         trace_block(TRACE_free, heap, address, requested, span->tag);
         parked_flush_stack_locked(heap);
-        if (hands_are_open(heap))
+        if (hands_are_open(&heap->hands))
             hands_spill_locked(heap, thread_here, span->size);
         span_leave_map_locked(heap, span);
         span_give_locked(heap, span);
     } else {
         ends = false;
     }
-    hands_consider_locked(heap, waited);
+    if (hands_care(&heap->hands, waited))
+        hands_weigh_locked(heap, waited);
     mutex_unlock(&heap->lock);
     return ends;
 }
@@ -141,8 +142,8 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
 static bool give_shortly(struct span *span, uintptr_t address)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-    return heap && hands_are_open(heap) ? hand_give(heap, span, address, thread_here)
-                                        : parked_give(span, address, thread_here);
+    return heap && hands_are_open(&heap->hands) ? hand_give(heap, span, address, thread_here)
+                                                : parked_give(span, address, thread_here);
 }
 
 /* Frees a block with its own span; `span` is NULL if the page map does not name it. */

@@ -512,11 +512,12 @@ take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t
         plan_may_begin(heap, size))
         return 0;
     bool waited = mutex_lock_telling(&heap->lock);
-    if (heap_parks(heap) &&
+    if (stack_parks(&heap->parked) &&
         thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
         !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
-    hands_consider_locked(heap, waited);
+    if (hands_care(&heap->hands, waited))
+        hands_weigh_locked(heap, waited);
     mutex_unlock(&heap->lock);
     return address;
 }
@@ -528,7 +529,7 @@ static __attribute__((noinline)) uintptr_t take_large(struct heap *heap,
 {
     size_t size = config_round(memory_config(), requested);
     uintptr_t address = parked_take(heap, thread, size, requested);
-    if (!address && hands_are_open(heap)) /* then the heap parks nothing */
+    if (!address && hands_are_open(&heap->hands)) /* then the heap parks nothing */
         address = hand_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }

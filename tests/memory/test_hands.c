@@ -18,10 +18,10 @@ static struct heap *heap;
 
 static unsigned in_hands(void)
 {
-    struct hands *hands = atomic_load(&heap->hands);
+    struct hand *hands = atomic_load(&heap->hands.of);
     unsigned count = 0;
     for (unsigned i = 0; hands && i < HANDS; i++)
-        count += atomic_load(&hands->of[i].count);
+        count += atomic_load(&hands[i].count);
     return count;
 }
 
@@ -29,10 +29,10 @@ static unsigned in_hands(void)
 static void compete(void)
 {
     mutex_lock(&heap->lock);
-    heap->contention = HANDS_MOST;
-    hands_consider_locked(heap, true);
+    heap->hands.contention = HANDS_MOST;
+    hands_weigh_locked(heap, true);
     mutex_unlock(&heap->lock);
-    CHECK(hands_are_open(heap) && in_hands() == 0);
+    CHECK(hands_are_open(&heap->hands) && in_hands() == 0);
 }
 
 /* A heap with free memory and open hands. */
@@ -165,9 +165,9 @@ static void a_heap_that_lends_no_more_has_closed_hands(void **state)
     void *block = alloc_on(own, 60 * MIB), *small[2] = {alloc_on(own, MIB), alloc_on(own, MIB)};
     mutex_lock(&heap->lock);
     heap_lends_end_locked(heap);
-    bool lends = heap->lends, open = hands_are_open(heap);
-    hands_consider_locked(heap, true);
-    bool opened = hands_are_open(heap);
+    bool lends = heap->lends, open = hands_are_open(&heap->hands);
+    hands_weigh_locked(heap, true);
+    bool opened = hands_are_open(&heap->hands);
     mutex_unlock(&heap->lock);
     CHECK(!lends && !open && !opened);
     OK(tarn_free(block));
@@ -260,12 +260,12 @@ static void hands_close_when_nobody_waits(void **state)
     CHECK(in_hands() == 1);
     mutex_lock(&heap->lock);
     for (int i = 0; i <= HANDS_MOST; i++)
-        hands_consider_locked(heap, false);
+        hands_weigh_locked(heap, false);
     mutex_unlock(&heap->lock);
-    CHECK(!hands_are_open(heap) && in_hands() == 0);
+    CHECK(!hands_are_open(&heap->hands) && in_hands() == 0);
     void *block = alloc_on(own, 3 * MIB);
     OK(tarn_free(block));
-    CHECK(atomic_load(&heap->parked_count) == 1);
+    CHECK(atomic_load(&heap->parked.count) == 1);
     nothing_is_left(0);
 }
 
@@ -288,7 +288,7 @@ static void *exchange(void *argument)
         OK(tarn_device_trim(0, SIZE_MAX));
         verify(0);
         mutex_lock(&heap->lock);
-        heap->contention = HANDS_MOST;
+        heap->hands.contention = HANDS_MOST;
         mutex_unlock(&heap->lock);
     }
     return NULL;

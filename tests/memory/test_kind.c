@@ -48,7 +48,7 @@ static void where_memory_lies(const struct store_traits *kind, const struct heap
     CHECK((arena_at((uintptr_t)block) != NULL) == kind->pieces);
     CHECK(segment_has((uintptr_t)block) == !kind->pieces);
     CHECK((run->next != NULL) == kind->whole);
-    CHECK(atomic_load(&heap->parks) == kind->parks);
+    CHECK(atomic_load(&heap->parked.parks) == kind->parks);
 }
 
 static void what_serves(const struct store_traits *kind, tarn_pool *pool)

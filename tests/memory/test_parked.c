@@ -25,7 +25,7 @@ static struct heap *heap_of_stream(tarn_stream stream, int device)
 
 static unsigned parked(void)
 {
-    return atomic_load(&heap_of_stream(own, 0)->parked_count);
+    return atomic_load(&heap_of_stream(own, 0)->parked.count);
 }
 
 /* A heap with free memory of both zones, so that what is allocated next is cut off it. */
@@ -200,11 +200,11 @@ static void a_retired_stream_keeps_nothing(void **state)
     void *block = alloc_on(adopted, 3 * MIB), *beside = alloc_on(adopted, 4 * MIB);
     struct heap *heap = heap_of_stream(adopted, 0);
     OK(tarn_free(beside));
-    CHECK(atomic_load(&heap->parked_count) == 1);
+    CHECK(atomic_load(&heap->parked.count) == 1);
     OK(tarn_stream_retire(adopted));
-    CHECK(atomic_load(&heap->parked_count) == 0);
+    CHECK(atomic_load(&heap->parked.count) == 0);
     OK(tarn_free(block));
-    CHECK(atomic_load(&heap->parked_count) == 0);
+    CHECK(atomic_load(&heap->parked.count) == 0);
     nothing_is_left(0);
 }
 
@@ -225,7 +225,7 @@ static void the_placement_is_that_of_the_best_fit(void **state)
         OK(tarn_free(alloc_on(streams[device], 300 * MIB)));
         bases[device] = (char *)heap_of_stream(streams[device], device)->arena->base;
     }
-    heap_of_stream(streams[1], 1)->parks = false;
+    heap_of_stream(streams[1], 1)->parked.parks = false;
     for (int step = 0; step < STEPS; step++) {
         struct pair *pair =
             &pairs[random_next(&random) % (random_next(&random) % 4 ? BLOCKS / 6 : BLOCKS)];

@@ -545,7 +545,7 @@ static void the_fast_paths_go_on_after_it(void)
     struct arena *arena = NULL;
     OK(arena_of(device_at(0), &arena));
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
-        CHECK(heap->parks);
+        CHECK(heap->parked.parks);
     verify(0);
 }
 

@@ -647,7 +647,7 @@ static void caches_are_open_afterwards(void **state)
             for (const struct cache *cache = heap_store(heap) == store ? heap->caches : NULL; cache;
                  cache = cache->next)
                 /* What rests is opened by its first use */
-                open += !cache->bypassed && heap->parks &&
+                open += !cache->bypassed && heap->parked.parks &&
                         (atomic_load(&cache->gate) != CACHE_REVOKED || heap->resting);
         CHECK(open == 2);
         failing_begin();

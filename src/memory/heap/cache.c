@@ -508,7 +508,7 @@ static void hand_back(struct cache *cache)
 
 void caches_lose(struct heap *heap)
 {
-    parked_lose(heap);
+    (void)stack_set_parks(&heap->parked, false); /* what is parked stays so until a flush */
     mutex_lock(&heap->caches_lock);
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         atomic_store(&cache->gate, CACHE_REVOKED);

@@ -8,12 +8,17 @@
 #include "base/pages.h"
 #include "memory/heap/parked.h"
 
-static struct object_pool pool = OBJECT_POOL(struct hands);
+/* What `hands.of` leads to. */
+struct hand_table {
+    struct hand of[HANDS];
+};
+
+static struct object_pool pool = OBJECT_POOL(struct hand_table);
 
 /* The thread's hand, and those after it. */
-static struct hand *hand_of(struct hands *hands, const struct thread *thread, unsigned after)
+static struct hand *hand_of(struct hand *hands, const struct thread *thread, unsigned after)
 {
-    return &hands->of[(thread->number + after) % HANDS];
+    return &hands[(thread->number + after) % HANDS];
 }
 
 static unsigned count_of(const struct hand *hand)
@@ -44,7 +49,8 @@ static bool has_room(const struct hand *hand, size_t size)
 static bool hand_serves_locked(const struct heap *heap, const struct hand *hand,
                                const struct thread *thread)
 {
-    return hand->open && heap_parks(heap) && (!trace_is_on() || trace_is_quick(heap, thread));
+    return hand->open && stack_parks(&heap->parked) &&
+           (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
 /* Taking --------------------------------------------------------------------------------------- */
@@ -111,7 +117,7 @@ static uintptr_t take_from(struct heap *heap, struct hand *hand, const struct th
 
 uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
+    struct hand *hands = atomic_load_explicit(&heap->hands.of, memory_order_acquire);
     uintptr_t address = 0;
     for (unsigned i = 0, tries = HAND_TRIES; hands && i < HANDS && tries && !address; i++) {
         struct hand *hand = hand_of(hands, thread, i);
@@ -186,7 +192,7 @@ static bool give_to(struct heap *heap, struct hand *hand, struct span *span, uin
 
 bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
+    struct hand *hands = atomic_load_explicit(&heap->hands.of, memory_order_acquire);
     bool given = false;
     for (unsigned i = 0; hands && i < HAND_TRIES && !given; i++) {
         struct hand *hand = hand_of(hands, thread, i);
@@ -222,7 +228,7 @@ static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bo
 
 void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t size)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    struct hand *hands = atomic_load_explicit(&heap->hands.of, memory_order_relaxed);
     struct hand *hand = hand_of(hands, thread, 0);
     unsigned count = has_room(hand, size) ? 0 : count_of(hand);
     if (count)
@@ -231,14 +237,14 @@ void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t s
 
 bool hand_flush_locked(struct heap *heap, unsigned which)
 {
-    struct hand *hand = &atomic_load_explicit(&heap->hands, memory_order_relaxed)->of[which];
+    struct hand *hand = &atomic_load_explicit(&heap->hands.of, memory_order_relaxed)[which];
     return count_of(hand) &&
            empty_locked(heap, hand, 0, true); /* a free that came before this call is seen */
 }
 
 void hands_flush_locked(struct heap *heap)
 {
-    for (unsigned i = 0; i < HANDS && hands_are_open(heap); i++)
+    for (unsigned i = 0; i < HANDS && hands_are_open(&heap->hands); i++)
         (void)hand_flush_locked(heap, i);
 }
 
@@ -246,64 +252,64 @@ void hands_flush_locked(struct heap *heap)
  * zone prevents that. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
-    counters_part_lock(&heap->part);
+    counters_part_lock(&heap->parked.part);
     if (handed)
         zones_change_locked(&heap->zones);
-    atomic_store_explicit(&heap->handed, handed, memory_order_relaxed);
-    counters_part_unlock(&heap->part);
+    atomic_store_explicit(&heap->hands.open, handed, memory_order_relaxed);
+    counters_part_unlock(&heap->parked.part);
 }
 
 void hands_close_locked(struct heap *heap)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
-    if (!hands_are_open(heap))
+    struct hand *hands = atomic_load_explicit(&heap->hands.of, memory_order_relaxed);
+    if (!hands_are_open(&heap->hands))
         return;
     for (unsigned i = 0; i < HANDS; i++)
-        (void)empty_locked(heap, &hands->of[i], 0, false);
+        (void)empty_locked(heap, &hands[i], 0, false);
     handed_set_locked(heap, false);
 }
 
-/* Creates the hands of a heap, closed. NULL if the host has no memory. */
-static struct hands *make_locked(struct heap *heap)
+/* Creates the hands, closed. NULL if the host has no memory. */
+static struct hand *make_locked(struct hands *hands)
 {
-    struct hands *hands = object_alloc(&pool);
-    if (!hands)
+    struct hand_table *table = object_alloc(&pool);
+    if (!table)
         return NULL;
     for (unsigned i = 0; i < HANDS; i++)
-        counters_part_compete(&hands->of[i].part);
-    atomic_store_explicit(&heap->hands, hands, memory_order_release);
-    return hands;
+        counters_part_compete(&table->of[i].part);
+    atomic_store_explicit(&hands->of, table->of, memory_order_release);
+    return table->of;
 }
 
 /* Opens the hands. Blocks that the heap has parked become free spans. If the host has no memory,
  * the hands stay closed. */
 static void open_locked(struct heap *heap)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    struct hand *hands = atomic_load_explicit(&heap->hands.of, memory_order_relaxed);
     if (!hands && !pages_fail_armed())
-        hands = make_locked(heap);
+        hands = make_locked(&heap->hands);
     if (!hands)
         return;
     handed_set_locked(heap, true);
     parked_flush_stack_locked(heap);
     for (unsigned i = 0; i < HANDS; i++)
-        (void)empty_locked(heap, &hands->of[i], 0, true);
+        (void)empty_locked(heap, &hands[i], 0, true);
 }
 
 void hands_weigh_locked(struct heap *heap, bool waited)
 {
-    int weight = heap->contention + (waited ? HANDS_WAIT : -1);
-    heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
-    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_parks(heap) &&
+    int weight = heap->hands.contention + (waited ? HANDS_WAIT : -1);
+    heap->hands.contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
+    if (!hands_are_open(&heap->hands) && weight >= HANDS_OPEN && stack_parks(&heap->parked) &&
         heap->news == SIZE_MAX && !heap->following && !heap->known)
         open_locked(heap);
     else if (weight <= 0)
         hands_close_locked(heap);
 }
 
-void hands_counters_close(struct heap *heap)
+void hands_counters_close(struct hands *hands)
 {
-    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
-    for (unsigned i = 0; hands && i < HANDS; i++)
-        counters_part_close(&hands->of[i].part);
+    struct hand *all = atomic_load_explicit(&hands->of, memory_order_relaxed);
+    for (unsigned i = 0; all && i < HANDS; i++)
+        counters_part_close(&all[i].part);
 }

@@ -19,7 +19,11 @@
 #ifndef TARN_MEMORY_HANDS_H
 #define TARN_MEMORY_HANDS_H
 
-#include "memory/heap/heap.h"
+#include "record/counters.h"
+
+struct heap;
+struct span;
+struct thread;
 
 #define HANDS 16                       /* per heap; further threads share them */
 #define HAND_SPANS 32                  /* the most spans in one hand */
@@ -41,13 +45,17 @@ struct hand {
     } spans[HAND_SPANS]; /* the newest last */
 };
 
+/* A member of the heap, under its lock. */
 struct hands {
-    struct hand of[HANDS];
+    atomic_bool open;          /* then the heap parks nothing. Changes under the part's lock too */
+    int contention;            /* rises when a thread had to wait for the heap's lock, and falls
+                                  when it had not */
+    _Atomic(struct hand *) of; /* HANDS of them; NULL until threads compete */
 };
 
-static inline bool hands_are_open(const struct heap *heap)
+static inline bool hands_are_open(const struct hands *hands)
 {
-    return atomic_load_explicit(&heap->handed, memory_order_relaxed);
+    return atomic_load_explicit(&hands->open, memory_order_relaxed);
 }
 
 /* Returns a block of exactly `size` bytes, the rounded size of a request, from the thread's hand
@@ -59,12 +67,11 @@ bool hand_give(struct heap *heap, struct span *span, uintptr_t address,
                const struct thread *thread);
 
 /* Called by the paths that hands would spare, with the heap's lock. Weighs whether that lock was
- * waited for, and opens or closes the hands. */
+ * waited for, and opens or closes the hands. Does nothing if hands_care() is false. */
 void hands_weigh_locked(struct heap *heap, bool waited);
-static inline void hands_consider_locked(struct heap *heap, bool waited)
+static inline bool hands_care(const struct hands *hands, bool waited)
 {
-    if (waited || heap->contention)
-        hands_weigh_locked(heap, waited);
+    return waited || hands->contention;
 }
 /* The hands are open. If the thread's hand has no room for `size` bytes, turns its older half into
  * free spans. */
@@ -76,7 +83,7 @@ bool hand_flush_locked(struct heap *heap, unsigned which);
 void hands_flush_locked(struct heap *heap);
 /* The same, and closes the hands. */
 void hands_close_locked(struct heap *heap);
-/* Closes the counters' parts of the hands (counters_part_close()). The hands are closed. */
-void hands_counters_close(struct heap *heap);
+/* Closes the counters' parts of hands (counters_part_close()). The hands are closed. */
+void hands_counters_close(struct hands *hands);
 
 #endif

@@ -16,9 +16,11 @@
 #include "memory/arena/arena.h"
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
+#include "memory/heap/hands.h"
 #include "memory/heap/idle/batches.h"
 #include "memory/heap/idle/rest.h"
 #include "memory/heap/idle/uses.h"
+#include "memory/heap/parked_stack.h"
 #include "memory/heap/sets.h"
 #include "memory/heap/span.h"
 
@@ -28,11 +30,9 @@ struct ghost;
 struct cache;
 struct capture_order;
 struct following;
-struct hands;
 struct offer;
 
 #define SLAB_CLASSES 40
-#define HEAP_PARKED 8
 
 /* What the growths of a heap have done so far. The next growth decides by it (growth.c). All fields
  * are 0 when the heap begins a new life, and when it has given up all its memory. A member of the
@@ -113,23 +113,9 @@ struct heap {
     bool unmarked;                                  /* it is in that list; changes under
                                                        sets.lock */
 
-    /* Parked blocks (parked.h), newest last. The lock of `part`. */
-    struct counters_part part; /* its part of its store's counters */
-    struct {
-        size_t size; /* bytes */
-        uintptr_t start;
-        uint64_t before; /* the zone's state before the block was cut */
-        struct span *span;
-    } parked[HEAP_PARKED];
-    atomic_uint parked_count;
-    atomic_bool parks;  /* whether blocks may be parked */
-    bool parked_before; /* the value of `parks` before heaps_stop(), for heaps_go_on() */
-    atomic_bool handed; /* hands are open (hands.h), so nothing is parked here; changes
-                           under both locks */
-    /* Rises when a thread had to wait for `lock`, and falls when it had not. Opens and closes
-     * the hands (hands_weigh_locked()). */
-    int contention;
-    _Atomic(struct hands *) hands; /* NULL until threads compete; changes under `lock` */
+    struct parked_stack parked; /* blocks for the next requests of their sizes, and the heap's part
+                                   of the store's counters; the part's lock */
+    struct hands hands;         /* the same for threads that compete */
 };
 
 /* The heap of a stream in a pool, created at its first use. */

@@ -207,8 +207,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     mutex_lock(&heap->lock);
     if (!fresh) {
         counters_keep_splits(heap->store->counters, &heap->zones.splits);
-        counters_part_close(&heap->part);
-        hands_counters_close(heap);
+        counters_part_close(&heap->parked.part);
+        hands_counters_close(&heap->hands);
         heap_sum_end_locked(heap);
         heap->known = 0;
     }
@@ -344,8 +344,8 @@ bool heaps_give_up(struct store *store)
             unused_push_locked(heap);
         }
         caches_publish_locked(heap); /* while the pool's counters exist */
-        counters_part_close(&heap->part);
-        hands_counters_close(heap);
+        counters_part_close(&heap->parked.part);
+        hands_counters_close(&heap->hands);
         span_reserve_empty_locked(&heap->reserve);
         heap->retired = true;
         hooks.plan_end_locked(heap); /* a request in progress may have begun it after the pool was
@@ -365,7 +365,7 @@ void heaps_stop(struct arena *arena)
     mutex_lock(&heaps_lock);
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
-        heap->parked_before = parked_pause_locked(heap);
+        parked_pause_locked(heap);
         caches_stop_locked(heap);
     }
 }
@@ -374,7 +374,7 @@ void heaps_go_on(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         caches_go_on_locked(heap);
-        parked_go_on_locked(heap, heap->parked_before);
+        parked_go_on_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

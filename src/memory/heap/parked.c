@@ -12,15 +12,15 @@ uintptr_t parked_take_counted(struct heap *heap, const struct thread *thread, si
 {
     struct counters *counters = NULL;
     uintptr_t address = 0;
-    counters_take_up(&heap->arena->counters, &heap->part);
+    counters_take_up(&heap->arena->counters, &heap->parked.part);
     unsigned place = parked_find_locked(heap, thread, size);
     if (place) {
         counters = heap->store->counters; /* constant while blocks are parked */
-        address =
-            parked_take_locked(heap, thread, place - 1, requested,
-                               counters_allocated_locked(counters, &heap->part, size, requested));
+        address = parked_take_locked(
+            heap, thread, place - 1, requested,
+            counters_allocated_locked(counters, &heap->parked.part, size, requested));
     }
-    counters_return(&heap->arena->counters, &heap->part, counters);
+    counters_return(&heap->arena->counters, &heap->parked.part, counters);
     return address;
 }
 
@@ -28,39 +28,47 @@ bool parked_give_counted(struct heap *heap, struct span *span, uintptr_t address
                          const struct thread *thread)
 {
     struct counters *counters = NULL;
-    counters_take_up(&heap->arena->counters, &heap->part);
+    counters_take_up(&heap->arena->counters, &heap->parked.part);
     bool parks = parked_may_give_locked(heap, span, address, thread);
     if (parks) {
         counters = heap->store->counters;
-        counters_freed_and_completed_locked(counters, &heap->part, span->size, span->requested,
-                                            span->oversize);
+        counters_freed_and_completed_locked(counters, &heap->parked.part, span->size,
+                                            span->requested, span->oversize);
         parked_give_locked(heap, span, thread);
     }
-    counters_return(&heap->arena->counters, &heap->part, counters);
+    counters_return(&heap->arena->counters, &heap->parked.part, counters);
     return parks;
 }
 
-static unsigned parked_detach(struct heap *heap, struct span *spans[HEAP_PARKED])
+unsigned stack_empty(struct parked_stack *stack, struct span *spans[HEAP_PARKED])
 {
-    counters_part_lock(&heap->part);
-    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
+    counters_part_lock(&stack->part);
+    unsigned count = stack_count(stack);
     for (unsigned i = 0; i < count; i++)
-        spans[i] = heap->parked[i].span;
-    atomic_store_explicit(&heap->parked_count, 0, memory_order_relaxed);
-    counters_part_unlock(&heap->part);
+        spans[i] = stack->blocks[i].span;
+    atomic_store_explicit(&stack->count, 0, memory_order_relaxed);
+    counters_part_unlock(&stack->part);
     return count;
+}
+
+bool stack_set_parks(struct parked_stack *stack, bool parks)
+{
+    counters_part_lock(&stack->part);
+    bool before = atomic_exchange_explicit(&stack->parks, parks, memory_order_relaxed);
+    counters_part_unlock(&stack->part);
+    return before;
 }
 
 void parked_give_back_locked(struct heap *heap)
 {
     struct span *spans[HEAP_PARKED];
-    unsigned count = parked_detach(heap, spans);
+    unsigned count = stack_empty(&heap->parked, spans);
     for (unsigned i = 0; i < count; i++) {
-        struct zone *zone = &heap->zones.of[spans[i]->zone];
-        uint64_t state = atomic_load_explicit(&zone->state, memory_order_relaxed);
+        unsigned zone = spans[i]->zone;
+        uint64_t state = zone_state(&heap->zones, zone);
         span_leave_map_locked(heap, spans[i]);
         span_give_locked(heap, spans[i]);
-        atomic_store_explicit(&zone->state, state, memory_order_relaxed);
+        zone_state_set(&heap->zones, zone, state);
     }
 }
 
@@ -68,87 +76,79 @@ void parked_give_back_locked(struct heap *heap)
  * them none is parked. */
 void parked_end_locked(struct heap *heap)
 {
-    counters_part_lock(&heap->part);
+    counters_part_lock(&heap->parked.part);
     zones_change_locked(&heap->zones);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     parked_flush_stack_locked(heap);
     hands_close_locked(heap);
-}
-
-static bool set_parks(struct heap *heap, bool parks)
-{
-    counters_part_lock(&heap->part);
-    bool before = atomic_exchange_explicit(&heap->parks, parks, memory_order_relaxed);
-    counters_part_unlock(&heap->part);
-    return before;
 }
 
 void parked_open_locked(struct heap *heap)
 {
-    (void)set_parks(heap, heap->store->kind.parks && !fast_paths_are_barred());
+    (void)stack_set_parks(&heap->parked, heap->store->kind.parks && !fast_paths_are_barred());
 }
 
-void parked_close_locked(struct heap *heap)
+static bool close_locked(struct heap *heap)
 {
-    (void)parked_pause_locked(heap);
-}
-
-bool parked_pause_locked(struct heap *heap)
-{
-    bool before = set_parks(heap, false);
+    bool before = stack_set_parks(&heap->parked, false);
     parked_flush_stack_locked(heap);
     hands_close_locked(heap);
     return before;
 }
 
-void parked_go_on_locked(struct heap *heap, bool parks)
+void parked_close_locked(struct heap *heap)
 {
-    bool lost = atomic_load(&heap->arena->device->lost);
-    (void)set_parks(heap, parks && !lost);
+    (void)close_locked(heap);
 }
 
-void parked_lose(struct heap *heap)
+void parked_pause_locked(struct heap *heap)
 {
-    (void)set_parks(heap, false);
+    heap->parked.parks_afterwards = close_locked(heap);
+}
+
+void parked_go_on_locked(struct heap *heap)
+{
+    bool lost = atomic_load(&heap->arena->device->lost);
+    (void)stack_set_parks(&heap->parked, heap->parked.parks_afterwards && !lost);
 }
 
 void span_begin_locked(struct heap *heap, struct span *span)
 {
     struct counters *counters = heap->store->counters;
-    counters_part_lock(&heap->part);
-    bool counted = counters_part_allocated_locked(&heap->part, span->size, span->requested);
+    counters_part_lock(&heap->parked.part);
+    bool counted = counters_part_allocated_locked(&heap->parked.part, span->size, span->requested);
     span->oversize = 0;
     atomic_store_explicit(&span->live, counted, memory_order_relaxed);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     if (!counted) {
-        counters_take_up(&heap->arena->counters, &heap->part);
+        counters_take_up(&heap->arena->counters, &heap->parked.part);
         span->oversize =
-            counters_allocated_locked(counters, &heap->part, span->size, span->requested);
+            counters_allocated_locked(counters, &heap->parked.part, span->size, span->requested);
         atomic_store_explicit(&span->live, true, memory_order_relaxed);
-        counters_return(&heap->arena->counters, &heap->part, counters);
+        counters_return(&heap->arena->counters, &heap->parked.part, counters);
     }
     trace_block(TRACE_alloc, heap, span->start, span->requested, span->tag);
 }
 
 bool span_end_locked(struct heap *heap, struct span *span)
 {
-    counters_part_lock(&heap->part);
-    bool live = hands_are_open(heap)
+    counters_part_lock(&heap->parked.part);
+    bool live = hands_are_open(&heap->hands)
                     ? atomic_exchange_explicit(&span->live, false, memory_order_acq_rel)
                     : atomic_load_explicit(&span->live, memory_order_relaxed);
-    bool ends = live && counters_part_freed_locked(&heap->part, span->size, span->requested,
+    bool ends = live && counters_part_freed_locked(&heap->parked.part, span->size, span->requested,
                                                    span->oversize);
     if (live)
         atomic_store_explicit(&span->live, !ends, memory_order_release);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     return ends;
 }
 
 static bool set_live(struct heap *heap, struct span *span, bool live)
 {
-    counters_part_lock(&heap->part);
+    counters_part_lock(&heap->parked.part);
     bool before = atomic_exchange_explicit(&span->live, live, memory_order_acq_rel);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     return before;
 }
 

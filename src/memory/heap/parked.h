@@ -26,35 +26,18 @@
 #include "memory/heap/heap.h"
 #include "memory/heap/traced.h"
 
-static inline uint64_t parked_state(const struct heap *heap, const struct span *span)
-{
-    return atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
-}
-
-static inline void parked_state_set(struct heap *heap, const struct span *span, uint64_t state)
-{
-    atomic_store_explicit(&heap->zones.of[span->zone].state, state, memory_order_relaxed);
-}
-
-/* Whether blocks may be parked. If so, the heap's stream and pool are in use, and no tool has to
- * see each block. */
-static inline bool heap_parks(const struct heap *heap)
-{
-    return atomic_load_explicit(&heap->parks, memory_order_relaxed);
-}
-
 /* The place of a parked block that serves a request of this size, counted from 1; 0: none. */
 static inline unsigned parked_find_locked(const struct heap *heap, const struct thread *thread,
                                           size_t size)
 {
-    unsigned i = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
+    const struct parked_stack *stack = &heap->parked;
+    unsigned place = stack_find_locked(stack, size);
     bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
-    while (i > 0 && heap->parked[i - 1].size != size)
-        i--;
     bool told = !trace_is_on() || trace_is_quick(heap, thread);
-    return i > 0 && heap_parks(heap) && routed && told &&
-                   parked_state(heap, heap->parked[i - 1].span) == heap->parked[i - 1].before
-               ? i
+    return place && stack_parks(stack) && routed && told &&
+                   zone_state(&heap->zones, stack->blocks[place - 1].span->zone) ==
+                       stack->blocks[place - 1].before
+               ? place
                : 0;
 }
 
@@ -63,13 +46,11 @@ static inline uintptr_t parked_take_locked(struct heap *heap, const struct threa
                                            unsigned place, size_t requested,
                                            counters_oversize oversize)
 {
-    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed) - 1;
-    struct span *span = heap->parked[place].span;
-    uintptr_t address = heap->parked[place].start;
-    for (; place < count; place++)
-        heap->parked[place] = heap->parked[place + 1];
-    atomic_store_explicit(&heap->parked_count, count, memory_order_relaxed);
-    parked_state_set(heap, span, atomic_load_explicit(&span->after, memory_order_relaxed));
+    struct span *span = heap->parked.blocks[place].span;
+    uintptr_t address = heap->parked.blocks[place].start;
+    stack_remove_locked(&heap->parked, place);
+    zone_state_set(&heap->zones, span->zone,
+                   atomic_load_explicit(&span->after, memory_order_relaxed));
     span->requested = requested;
     span->tag = 0;
     atomic_store_explicit(&span->live, true, memory_order_relaxed);
@@ -92,14 +73,14 @@ static inline uintptr_t parked_take(struct heap *heap, const struct thread *thre
                                     size_t requested)
 {
     uintptr_t address = 0;
-    if (!atomic_load_explicit(&heap->parked_count, memory_order_relaxed))
+    if (!stack_count(&heap->parked))
         return 0;
-    counters_part_lock(&heap->part);
+    counters_part_lock(&heap->parked.part);
     unsigned place = parked_find_locked(heap, thread, size);
-    bool counted = place && counters_part_allocated_locked(&heap->part, size, requested);
+    bool counted = place && counters_part_allocated_locked(&heap->parked.part, size, requested);
     if (counted)
         address = parked_take_locked(heap, thread, place - 1, requested, 0);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     return place && !counted ? parked_take_counted(heap, thread, size, requested) : address;
 }
 
@@ -110,9 +91,10 @@ static inline bool parked_may_give_locked(const struct heap *heap, const struct 
 {
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
-           span->start == address && !span->uses && heap_parks(heap) &&
-           atomic_load_explicit(&heap->parked_count, memory_order_relaxed) < HEAP_PARKED &&
-           parked_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed) &&
+           span->start == address && !span->uses && stack_parks(&heap->parked) &&
+           stack_count(&heap->parked) < HEAP_PARKED &&
+           zone_state(&heap->zones, span->zone) ==
+               atomic_load_explicit(&span->after, memory_order_relaxed) &&
            (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
@@ -120,16 +102,11 @@ static inline bool parked_may_give_locked(const struct heap *heap, const struct 
 static inline void parked_give_locked(struct heap *heap, struct span *span,
                                       const struct thread *thread)
 {
-    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
     if (trace_is_on())
         trace_quickly(TRACE_free, heap, thread, span->start, span->requested, span->tag);
     atomic_store_explicit(&span->live, false, memory_order_relaxed);
-    heap->parked[count].size = span->size;
-    heap->parked[count].start = span->start;
-    heap->parked[count].before = span->before;
-    parked_state_set(heap, span, span->before);
-    heap->parked[count].span = span;
-    atomic_store_explicit(&heap->parked_count, count + 1, memory_order_relaxed);
+    zone_state_set(&heap->zones, span->zone, span->before);
+    stack_put_locked(&heap->parked, span);
 }
 
 /* Frees a live block by parking it; false if the caller must take the slow path. */
@@ -138,13 +115,13 @@ static inline bool parked_give(struct span *span, uintptr_t address, const struc
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     if (!heap)
         return false;
-    counters_part_lock(&heap->part);
+    counters_part_lock(&heap->parked.part);
     bool parks = parked_may_give_locked(heap, span, address, thread);
-    bool counted = parks && counters_part_freed_locked(&heap->part, span->size, span->requested,
-                                                       span->oversize);
+    bool counted = parks && counters_part_freed_locked(&heap->parked.part, span->size,
+                                                       span->requested, span->oversize);
     if (counted)
         parked_give_locked(heap, span, thread);
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
     return parks && !counted ? parked_give_counted(heap, span, address, thread) : parks;
 }
 
@@ -152,14 +129,14 @@ static inline bool parked_give(struct span *span, uintptr_t address, const struc
 void parked_give_back_locked(struct heap *heap);
 static inline void parked_flush_stack_locked(struct heap *heap)
 {
-    if (atomic_load_explicit(&heap->parked_count, memory_order_relaxed))
+    if (stack_count(&heap->parked))
         parked_give_back_locked(heap);
 }
 /* The same, also for the blocks in hands. */
 static inline void parked_flush_locked(struct heap *heap)
 {
     parked_flush_stack_locked(heap);
-    if (hands_are_open(heap))
+    if (hands_are_open(&heap->hands))
         hands_flush_locked(heap);
 }
 
@@ -172,12 +149,9 @@ void parked_end_locked(struct heap *heap);
 void parked_open_locked(struct heap *heap);
 /* Stops parking for good. */
 void parked_close_locked(struct heap *heap);
-/* Stops parking blocks for a while. Returns the value for parked_go_on_locked(). */
-bool parked_pause_locked(struct heap *heap);
-void parked_go_on_locked(struct heap *heap, bool parks);
-/* Stops parking because the device is lost. Takes only the part's lock. Parked blocks stay parked
- * until a flush. */
-void parked_lose(struct heap *heap);
+/* Stops parking blocks until parked_go_on_locked(). */
+void parked_pause_locked(struct heap *heap);
+void parked_go_on_locked(struct heap *heap);
 
 /* Hands out a span that has become a block: makes it live, counts it, and writes it to the
  * trace. */

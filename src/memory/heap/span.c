@@ -145,7 +145,7 @@ static void run_remove_locked(struct zone *zone, struct run *run)
 
 static void state_is_new_locked(struct zones *zones, unsigned zone)
 {
-    atomic_store_explicit(&zones->of[zone].state, ++zones->states, memory_order_relaxed);
+    zone_state_set(zones, zone, ++zones->states);
 }
 
 /* A span becomes free (`sign` 1), or is free no more (-1). */
@@ -320,7 +320,7 @@ static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alig
                                uint64_t before)
 {
     bool simple = alignment == TARN_BLOCK_UNIT && heap->news;
-    uint64_t after = atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
+    uint64_t after = zone_state(&heap->zones, span->zone);
     span->before = simple ? before : 0;
     atomic_store_explicit(&span->after, simple ? after : 0, memory_order_relaxed);
     span->state = SPAN_TAKEN;
@@ -329,7 +329,7 @@ static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alig
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment,
                             struct span **result)
 {
-    uint64_t before = atomic_load_explicit(&heap->zones.of[span->zone].state, memory_order_relaxed);
+    uint64_t before = zone_state(&heap->zones, span->zone);
     if (span->size == size) {
         span_remove_locked(heap, span);
         span_is_cut_locked(heap, span, alignment, before);
@@ -400,7 +400,7 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 {
     parked_flush_stack_locked(heap);
     struct span *span = span_find_locked(heap, zone, size, alignment);
-    for (unsigned hand = 0; !span && hands_are_open(heap) && hand < HANDS; hand++)
+    for (unsigned hand = 0; !span && hands_are_open(&heap->hands) && hand < HANDS; hand++)
         if (hand_flush_locked(heap, hand))
             span = span_find_locked(heap, zone, size, alignment);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;

@@ -205,6 +205,16 @@ bool span_has_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a free span contains a whole piece, or is a whole segment. It need not be able to leave
  * now: it may not be idle, be anchored, or its pool may be held. */
 bool span_covers_piece_locked(const struct heap *heap, const struct span *span);
+/* The state of a zone (parked.h). */
+static inline uint64_t zone_state(const struct zones *zones, unsigned zone)
+{
+    return atomic_load_explicit(&zones->of[zone].state, memory_order_relaxed);
+}
+static inline void zone_state_set(struct zones *zones, unsigned zone, uint64_t state)
+{
+    atomic_store_explicit(&zones->of[zone].state, state, memory_order_relaxed);
+}
+
 /* Begins the life of zones that have no memory. `by_serial` orders spans of one size by their runs'
  * numbers in the store instead of by addresses. */
 void zones_init(struct zones *zones, bool by_serial);

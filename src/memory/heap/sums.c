@@ -199,7 +199,7 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     bool nothing = heap->known & (HEAP_BARE | HEAP_AWAITS);
     if (used && (giver == nothing || changed == !!(heap->known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
-    if (heap->known && atomic_load(&heap->parked_count))
+    if (heap->known && atomic_load(&heap->parked.count))
         return "the heap has parked blocks, and something is known of it";
     if (heap->known & HEAP_BARE &&
         (!atomic_load(&heap->resting) || heap->waiting.blocks || has_any_piece_locked(heap)))

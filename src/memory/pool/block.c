@@ -207,7 +207,8 @@ void block_free_locked(struct block *block, bool look)
         wait_begin_locked(heap, block->span, block->slot, uses, block->size);
         return;
     }
-    counters_freed_and_completed(counters, &heap->part, block->size, block->requested, oversize);
+    counters_freed_and_completed(counters, &heap->parked.part, block->size, block->requested,
+                                 oversize);
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {

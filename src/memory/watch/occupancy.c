@@ -105,14 +105,14 @@ size_t occupancy_pools(struct arena *arena, struct pool_occupancy *views, size_t
 /* Adds parked blocks, which are free but in no tree. */
 static void add_parked_locked(struct heap *heap, struct heap_occupancy *view)
 {
-    counters_part_lock(&heap->part);
-    unsigned count = atomic_load_explicit(&heap->parked_count, memory_order_relaxed);
+    counters_part_lock(&heap->parked.part);
+    unsigned count = atomic_load_explicit(&heap->parked.count, memory_order_relaxed);
     for (unsigned i = 0; i < count; i++) {
-        view->free += heap->parked[i].size;
-        if (heap->parked[i].size > view->largest_free)
-            view->largest_free = heap->parked[i].size;
+        view->free += heap->parked.blocks[i].size;
+        if (heap->parked.blocks[i].size > view->largest_free)
+            view->largest_free = heap->parked.blocks[i].size;
     }
-    counters_part_unlock(&heap->part);
+    counters_part_unlock(&heap->parked.part);
 }
 
 static struct heap_occupancy occupancy_heap_locked(struct heap *heap)

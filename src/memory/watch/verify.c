@@ -148,12 +148,13 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
 /* A parked block has the state of a block and the remembered size and start, and is not live. */
 static tarn_status parked_verify(const struct heap *heap)
 {
-    for (unsigned i = 0; i < atomic_load(&heap->parked_count); i++) {
-        const struct span *span = heap->parked[i].span;
-        if (span->state != SPAN_BLOCK || span->start != heap->parked[i].start ||
-            span->size != heap->parked[i].size || atomic_load(&span->heap) != heap ||
+    for (unsigned i = 0; i < atomic_load(&heap->parked.count); i++) {
+        const struct span *span = heap->parked.blocks[i].span;
+        if (span->state != SPAN_BLOCK || span->start != heap->parked.blocks[i].start ||
+            span->size != heap->parked.blocks[i].size || atomic_load(&span->heap) != heap ||
             atomic_load(&span->live) || span->uses)
-            return BROKEN(heap->parked[i].start, "what is parked is not a block that was freed");
+            return BROKEN(heap->parked.blocks[i].start,
+                          "what is parked is not a block that was freed");
     }
     return TARN_OK;
 }
@@ -174,12 +175,12 @@ static const char *hand_contradiction_locked(const struct heap *heap, const stru
 
 static tarn_status hands_verify(const struct heap *heap)
 {
-    struct hands *hands = atomic_load(&heap->hands);
+    struct hand *hands = atomic_load(&heap->hands.of);
     const char *contradiction = NULL;
     for (unsigned i = 0; hands && i < HANDS && !contradiction; i++) {
-        counters_part_lock(&hands->of[i].part);
-        contradiction = hand_contradiction_locked(heap, &hands->of[i]);
-        counters_part_unlock(&hands->of[i].part);
+        counters_part_lock(&hands[i].part);
+        contradiction = hand_contradiction_locked(heap, &hands[i]);
+        counters_part_unlock(&hands[i].part);
     }
     return contradiction ? BROKEN(0, contradiction) : TARN_OK;
 }
