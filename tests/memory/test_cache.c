@@ -297,7 +297,7 @@ static void a_trim_has_the_memory_of_magazines(void **state)
     }
     /* A heap and a cache each; the magazines are 23 KiB. */
     CHECK(metadata_bytes() <= bytes + (uint64_t)STREAMS * 10 * 1024);
-    const struct cache *cache = heap_of_stream(streams[0])->caches;
+    const struct cache *cache = heap_of_stream(streams[0])->caches.first;
     for (unsigned class = 0; class < SLAB_CLASSES; class ++)
         CHECK(cache->magazines[class] == &magazine_none);
     for (int i = 0; i < STREAMS; i++)
@@ -312,7 +312,7 @@ static void a_free_makes_the_magazine_that_a_trim_took(void **state)
     const struct cache *cache = NULL;
     for (int i = 0; i < 16; i++)
         blocks[i] = alloc_on(own, 1024);
-    for (cache = heap_of_stream(own)->caches; atomic_load(&cache->thread) != thread_here;
+    for (cache = heap_of_stream(own)->caches.first; atomic_load(&cache->thread) != thread_here;
          cache = cache->next)
         ;
     OK(tarn_device_trim(0, 0));

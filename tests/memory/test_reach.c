@@ -768,7 +768,7 @@ static void look_at_all_again(void)
     struct arena *arena = arena_if_used(0);
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
-        atomic_store(&heap->resting, false);
+        atomic_store(&heap->caches.resting, false);
         heap_changed_locked(heap);
         mutex_unlock(&heap->lock);
     }

@@ -644,11 +644,11 @@ static void caches_are_open_afterwards(void **state)
         unsigned open = 0;
         for (struct heap *heap = heap_next(store->arena, NULL); heap;
              heap = heap_next(store->arena, heap))
-            for (const struct cache *cache = heap_store(heap) == store ? heap->caches : NULL; cache;
-                 cache = cache->next)
+            for (const struct cache *cache = heap_store(heap) == store ? heap->caches.first : NULL;
+                 cache; cache = cache->next)
                 /* What rests is opened by its first use */
                 open += !cache->bypassed && heap->parked.parks &&
-                        (atomic_load(&cache->gate) != CACHE_REVOKED || heap->resting);
+                        (atomic_load(&cache->gate) != CACHE_REVOKED || heap->caches.resting);
         CHECK(open == 2);
         failing_begin();
         failing.synchronizes = round == 1;

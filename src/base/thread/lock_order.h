@@ -143,7 +143,7 @@
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                        \
     X(SETS, "an arena's sets.lock (arena.h)",                                                      \
       "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)")          \
-    X(CACHES, "a heap's caches_lock (heap/heap.h)",                                                \
+    X(CACHES, "a heap's caches.lock (heap/caches.h)",                                              \
       "its caches, for code that looks at them without the heap's lock")                           \
     X(SEGMENTS, "segments_lock (segment.c)",                                                       \
       "the table of plain segments, entries of pages that they share")                             \

@@ -89,9 +89,9 @@ static void publish_if_due_locked(struct cache *cache)
         publish_locked(cache);
 }
 
-void caches_count_locked(struct heap *heap, tarn_stats *stats)
+void caches_count_locked(const struct caches *list, tarn_stats *stats)
 {
-    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+    for (struct cache *cache = list->first; cache; cache = cache->next) {
         struct counters_small sum = counted(&cache->counts);
         counters_add_small(stats, &sum);
     }
@@ -315,12 +315,12 @@ static bool give_remote(struct slab *slab, unsigned slot)
  * fast paths. What was known of the heap may be wrong now. */
 static void wake_locked(struct heap *heap)
 {
-    if (!atomic_load_explicit(&heap->resting, memory_order_relaxed))
+    if (!atomic_load_explicit(&heap->caches.resting, memory_order_relaxed))
         return;
-    atomic_store(&heap->resting, false);
+    atomic_store(&heap->caches.resting, false);
     if (heap->known)
         heap_changed_locked(heap);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    for (struct cache *cache = heap->caches.first; cache; cache = cache->next)
         hand_back(cache);
 }
 
@@ -328,7 +328,7 @@ bool cache_give_remote(struct slab *slab, unsigned slot)
 {
     struct heap *heap = slab_owner(slab)->heap;
     bool given = give_remote(slab, slot);
-    if (given && atomic_load_explicit(&heap->resting, memory_order_acquire)) {
+    if (given && atomic_load_explicit(&heap->caches.resting, memory_order_acquire)) {
         mutex_lock(&heap->lock);
         wake_locked(heap);
         mutex_unlock(&heap->lock);
@@ -425,10 +425,10 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
     return status;
 }
 
-uint64_t caches_slots_locked(const struct heap *heap)
+uint64_t caches_slots_locked(const struct caches *list)
 {
     uint64_t classes = 0;
-    for (const struct cache *cache = heap->caches; cache; cache = cache->next)
+    for (const struct cache *cache = list->first; cache; cache = cache->next)
         for (unsigned class = 0; class < SLAB_CLASSES; class ++)
             classes |= (uint64_t)(cache->listed[class] != NULL) << class;
     return classes;
@@ -440,7 +440,7 @@ tarn_status cache_take_any(struct heap *heap, const struct request *request, uin
     unsigned class = slab_class(request->size);
     mutex_lock(&heap->lock);
     caches_reclaim_locked(heap);
-    struct cache *cache = heap->caches;
+    struct cache *cache = heap->caches.first;
     while (cache && !cache->listed[class])
         cache = cache->next;
     tarn_status status = cache ? store_check(heap->store) : TARN_ERROR_OUT_OF_MEMORY;
@@ -462,16 +462,16 @@ static void barrier_everywhere(void)
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* Shuts the gates of a heap's caches and waits until no thread uses one.
+/* Shuts the gates of caches and waits until no thread uses one.
  * tests/spin/cache_taking.pml is a model of this and of hand_back(), cache_enter() and
  * cache_leave(). Without membarrier, entries are sequentially consistent, and so this load of
  * `busy` must be: an acquiring load could come before the store of the gate. */
-static void revoke_locked(struct heap *heap)
+static void revoke_locked(const struct caches *list)
 {
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    for (struct cache *cache = list->first; cache; cache = cache->next)
         atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_seq_cst);
     barrier_everywhere();
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    for (struct cache *cache = list->first; cache; cache = cache->next)
         while (atomic_load_explicit(&cache->busy, memory_order_seq_cst))
             sched_yield();
 }
@@ -496,7 +496,7 @@ static void shed_locked(struct cache *cache)
  * at the same time: then the gate is shut again. */
 static void hand_back(struct cache *cache)
 {
-    if (cache->bypassed || atomic_load_explicit(&cache->heap->resting, memory_order_relaxed))
+    if (cache->bypassed || atomic_load_explicit(&cache->heap->caches.resting, memory_order_relaxed))
         return;
     unsigned char gate = cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN;
     if (trace_is_on() && heap_place(cache->heap))
@@ -506,24 +506,23 @@ static void hand_back(struct cache *cache)
         atomic_store(&cache->gate, CACHE_REVOKED);
 }
 
-void caches_lose(struct heap *heap)
+void caches_lose(struct caches *list)
 {
-    (void)stack_set_parks(&heap->parked, false); /* what is parked stays so until a flush */
-    mutex_lock(&heap->caches_lock);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    mutex_lock(&list->lock);
+    for (struct cache *cache = list->first; cache; cache = cache->next)
         atomic_store(&cache->gate, CACHE_REVOKED);
-    mutex_unlock(&heap->caches_lock);
+    mutex_unlock(&list->lock);
 }
 
 static void take_back_locked(struct heap *heap, bool for_good)
 {
-    if (atomic_load_explicit(&heap->resting, memory_order_relaxed) && !for_good)
+    if (atomic_load_explicit(&heap->caches.resting, memory_order_relaxed) && !for_good)
         return; /* no cache was used since the last time */
-    atomic_store(&heap->resting, true);
-    if (!heap->caches)
+    atomic_store(&heap->caches.resting, true);
+    if (!heap->caches.first)
         return;
-    revoke_locked(heap);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+    revoke_locked(&heap->caches);
+    for (struct cache *cache = heap->caches.first; cache; cache = cache->next) {
         drain_locked(cache);
         shed_locked(cache);
         publish_locked(cache);
@@ -531,29 +530,29 @@ static void take_back_locked(struct heap *heap, bool for_good)
     }
 }
 
-void caches_publish_locked(struct heap *heap)
+void caches_publish_locked(struct caches *list)
 {
-    if (!heap->caches)
+    if (!list->first)
         return;
-    revoke_locked(heap);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+    revoke_locked(list);
+    for (struct cache *cache = list->first; cache; cache = cache->next) {
         publish_locked(cache);
         hand_back(cache);
     }
 }
 
-void caches_stop_locked(struct heap *heap)
+void caches_stop_locked(struct caches *list)
 {
-    if (!heap->caches)
+    if (!list->first)
         return;
-    revoke_locked(heap);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    revoke_locked(list);
+    for (struct cache *cache = list->first; cache; cache = cache->next)
         drain_locked(cache);
 }
 
-void caches_go_on_locked(struct heap *heap)
+void caches_go_on_locked(struct caches *list)
 {
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+    for (struct cache *cache = list->first; cache; cache = cache->next)
         hand_back(cache);
 }
 
@@ -571,7 +570,7 @@ void caches_close_locked(struct heap *heap)
 void caches_open_locked(struct heap *heap)
 {
     parked_open_locked(heap);
-    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+    for (struct cache *cache = heap->caches.first; cache; cache = cache->next) {
         cache->bypassed = fast_paths_are_barred();
         hand_back(cache);
     }
@@ -581,7 +580,7 @@ void caches_open_locked(struct heap *heap)
  * memory. */
 static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
 {
-    struct cache *cache = heap->caches;
+    struct cache *cache = heap->caches.first;
     while (cache && atomic_load_explicit(&cache->thread, memory_order_relaxed))
         cache = cache->next;
     if (!cache) {
@@ -593,10 +592,10 @@ static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
         cache->heap = heap;
         cache->bypassed = heap_is_left_behind_locked(heap) || fast_paths_are_barred();
         atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_relaxed);
-        mutex_lock(&heap->caches_lock);
-        cache->next = heap->caches;
-        heap->caches = cache;
-        mutex_unlock(&heap->caches_lock);
+        mutex_lock(&heap->caches.lock);
+        cache->next = heap->caches.first;
+        heap->caches.first = cache;
+        mutex_unlock(&heap->caches.lock);
         hand_back(cache);
     }
     atomic_store_explicit(&cache->thread, thread, memory_order_release);

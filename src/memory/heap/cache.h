@@ -202,8 +202,6 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
 /* Takes a slot at home in any thread's cache of a heap, after shutting all of them. For a request
  * that no other memory serves. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot. */
 tarn_status cache_take_any(struct heap *heap, const struct request *request, uintptr_t *address);
-/* The classes of which a cache of the heap has a slot at home, as bits. All rest. */
-uint64_t caches_slots_locked(const struct heap *heap);
 
 /* Frees a taken slot under the heap's lock. If the cache belongs to another thread, leaves the slot
  * for that thread to find. Otherwise sends it home, and half of a full magazine too. The caller
@@ -214,33 +212,6 @@ void cache_give_locked(struct slab *slab, unsigned slot);
  * for the first free of a word. False if the slot is not taken, or was already freed in this
  * way. */
 bool cache_give_remote(struct slab *slab, unsigned slot);
-
-/* Makes the heap's caches give up all they can: collects slots that other threads freed, gives
- * empty slabs to the heap, and publishes the counts. The caches then rest: their gates stay shut
- * until one is used again. */
-void caches_reclaim_locked(struct heap *heap);
-
-/* Closes the fast path of a heap for good, including parked spans: the stream was retired, or tarn
- * is shut down. */
-void caches_close_locked(struct heap *heap);
-
-/* Closes it because the device is lost. Takes only the locks of the list and of the heap's part of
- * the counters. */
-void caches_lose(struct heap *heap);
-
-/* Opens the fast path again when the heap is reused. */
-void caches_open_locked(struct heap *heap);
-
-/* Publishes the counts of the heap's caches, which keep their slabs. */
-void caches_publish_locked(struct heap *heap);
-
-/* Stops the heap's caches, after collecting slots that other threads have freed, until
- * caches_go_on_locked(). */
-void caches_stop_locked(struct heap *heap);
-void caches_go_on_locked(struct heap *heap);
-
-/* Adds the counts that the heap's caches have not published to `stats`. */
-void caches_count_locked(struct heap *heap, tarn_stats *stats);
 
 /* Leaves the caches of an ending thread, with their slabs, to other threads. */
 void caches_of_thread_end(struct thread *thread);

@@ -16,6 +16,7 @@
 #include "memory/arena/arena.h"
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
+#include "memory/heap/caches.h"
 #include "memory/heap/hands.h"
 #include "memory/heap/idle/batches.h"
 #include "memory/heap/idle/rest.h"
@@ -27,7 +28,6 @@
 #include <tarn/memory.h>
 
 struct ghost;
-struct cache;
 struct capture_order;
 struct following;
 struct offer;
@@ -62,11 +62,7 @@ struct heap {
     bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
     struct zones zones;
-    atomic_bool resting;                 /* its caches have nothing to give, and their gates are
-                                            shut (cache.c); changes under `lock` */
-    mutex caches_lock;                   /* taken inside `lock` to change the list `caches`; a
-                                            leaf */
-    struct cache *caches;                /* of all threads that used the heap, also ended ones */
+    struct caches caches;                /* of all threads that use it */
     struct waiting waiting;              /* freed blocks that other streams still use */
     struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
                                             needed now */

@@ -26,9 +26,9 @@ static struct heap *heap_create(struct arena *arena)
         return NULL;
     }
     mutex_init(&heap->lock, LOCK_HEAP);
-    mutex_init(&heap->caches_lock, LOCK_CACHES);
+    mutex_init(&heap->caches.lock, LOCK_CACHES);
+    atomic_init(&heap->caches.resting, true);
     heap->arena = arena;
-    atomic_init(&heap->resting, true);
     heap->number = atomic_fetch_add(&numbers, 1);
     return heap;
 }
@@ -343,7 +343,7 @@ bool heaps_give_up(struct store *store)
             stream_leave_locked(heap);
             unused_push_locked(heap);
         }
-        caches_publish_locked(heap); /* while the pool's counters exist */
+        caches_publish_locked(&heap->caches); /* while the pool's counters exist */
         counters_part_close(&heap->parked.part);
         hands_counters_close(&heap->hands);
         span_reserve_empty_locked(&heap->reserve);
@@ -366,14 +366,14 @@ void heaps_stop(struct arena *arena)
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
         parked_pause_locked(heap);
-        caches_stop_locked(heap);
+        caches_stop_locked(&heap->caches);
     }
 }
 
 void heaps_go_on(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
-        caches_go_on_locked(heap);
+        caches_go_on_locked(&heap->caches);
         parked_go_on_locked(heap);
         mutex_unlock(&heap->lock);
     }
@@ -392,8 +392,10 @@ void heaps_close(struct arena *arena)
 void heaps_lose(struct arena *arena)
 {
     mutex_lock(&arena->lock); /* protects the list; the caller may hold heaps' locks */
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next)
-        caches_lose(heap);
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        (void)stack_set_parks(&heap->parked, false); /* what is parked stays so until a flush */
+        caches_lose(&heap->caches);
+    }
     mutex_unlock(&arena->lock);
 }
 
@@ -404,7 +406,7 @@ void heaps_trace_turned(void)
         for (struct heap *heap = arena ? heap_next(arena, NULL) : NULL; heap;
              heap = heap_next(arena, heap)) {
             mutex_lock(&heap->lock);
-            caches_publish_locked(heap);
+            caches_publish_locked(&heap->caches);
             mutex_unlock(&heap->lock);
         }
     }

@@ -120,8 +120,8 @@ static struct heap_gives look_locked(const struct heap *heap)
         else if (zone == ZONE_LARGE)
             look_at_segments_locked(last, &gives);
     }
-    if (heap_helps_locked(heap) && atomic_load(&heap->resting))
-        gives.slots = caches_slots_locked(heap);
+    if (heap_helps_locked(heap) && atomic_load(&heap->caches.resting))
+        gives.slots = caches_slots_locked(&heap->caches);
     return gives;
 }
 
@@ -202,7 +202,7 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     if (heap->known && atomic_load(&heap->parked.count))
         return "the heap has parked blocks, and something is known of it";
     if (heap->known & HEAP_BARE &&
-        (!atomic_load(&heap->resting) || heap->waiting.blocks || has_any_piece_locked(heap)))
+        (!atomic_load(&heap->caches.resting) || heap->waiting.blocks || has_any_piece_locked(heap)))
         return "the heap has something to give, and no search finds it";
     if (heap->known & HEAP_SUMMED && memcmp(&gives, &heap->gives, sizeof gives) != 0)
         return "the sums have other memory of the heap than it has";

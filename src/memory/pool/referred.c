@@ -57,7 +57,7 @@ tarn_status referred_of(uintptr_t address, struct referred **referred, tarn_bloc
     struct heap *heap = block.heap;
     bool stops = is_of_another(&block);
     if (stops)
-        caches_stop_locked(heap);
+        caches_stop_locked(&heap->caches);
     bool live = !stops || block_find_again_locked(address, &block);
     if (live && address - block.start - block.front < block_usable(&block)) {
         *info = block_info_locked(&block);
@@ -68,7 +68,7 @@ tarn_status referred_of(uintptr_t address, struct referred **referred, tarn_bloc
             status = note_locked(&block, referred);
     }
     if (stops)
-        caches_go_on_locked(heap);
+        caches_go_on_locked(&heap->caches);
     block_unlock(&block);
     return status;
 }

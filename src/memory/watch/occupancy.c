@@ -74,7 +74,7 @@ static void add_caches(struct heap *heap, struct pool_occupancy *views, size_t c
     for (size_t i = 0; i < count; i++) {
         if (!is_of(&views[i], heap->store))
             continue;
-        caches_count_locked(heap, &stats);
+        caches_count_locked(&heap->caches, &stats);
         views[i].requested += stats.requested_bytes[TARN_STAT_ALL].current;
         views[i].allocated += stats.allocated_bytes[TARN_STAT_ALL].current;
         views[i].active += stats.active_bytes[TARN_STAT_ALL].current;

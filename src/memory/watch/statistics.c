@@ -30,7 +30,7 @@ static void reset_heaps(struct arena *arena, bool peak)
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         parked_flush_locked(heap);
-        caches_publish_locked(heap);
+        caches_publish_locked(&heap->caches);
         if (peak)
             counters_splits_reset_peak(&heap->zones.splits);
         else
@@ -61,7 +61,7 @@ void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
             parked_flush_locked(heap);
-            caches_count_locked(heap, stats);
+            caches_count_locked(&heap->caches, stats);
             counters_add_splits(stats, &heap->zones.splits);
         }
         mutex_unlock(&heap->lock);
