@@ -28,7 +28,6 @@
 #include <tarn/memory.h>
 
 struct ghost;
-struct capture_order;
 struct following;
 struct offer;
 
@@ -62,19 +61,12 @@ struct heap {
     bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
     struct zones zones;
-    struct caches caches;                /* of all threads that use it */
-    struct waiting waiting;              /* freed blocks that other streams still use */
-    struct capture_order *capture_order; /* what the stream's captured work comes after; NULL: not
-                                            needed now */
+    struct caches caches;   /* of all threads that use it */
+    struct waiting waiting; /* freed blocks that other streams still use */
     /* HEAP_* (sets.h): what the last look at its memory found. Holds until anything in the heap
      * changes. */
     unsigned known;
-    struct awaited awaited;      /* the mark of its own stream that it awaits */
-    struct awaited_tree *awaits; /* where its awaited marks are; NULL: it awaits none */
-    size_t awaited_waits;        /* how many waits it has added to `awaits->waits` */
-    /* Whether it holds references to marks, in `awaited` or in queues of `waiting`.
-     * awaited_release_locked() drops them. */
-    bool awaited_kept;
+    struct awaits awaits;        /* the marks without whose end it has nothing to give */
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
     struct growths growths;      /* what its growths have done so far */

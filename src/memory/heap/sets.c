@@ -213,7 +213,7 @@ static void set_known_locked(struct heap *heap, unsigned known)
     heap->known = known;
     enter_known(heap, !heap->sets[HEAPS_OF_STORE].set);
     mutex_unlock(&heap->arena->sets.lock);
-    if (heap->awaits && !(known & HEAP_AWAITS))
+    if (heap->awaits.tree && !(known & HEAP_AWAITS))
         awaited_end_locked(heap);
 }
 
@@ -257,7 +257,7 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     if (unused || heap->retired)
         unmarked_leave(heap);
     mutex_unlock(&arena->sets.lock);
-    if (heap->awaits) /* in the tree of its store, which may be another now */
+    if (heap->awaits.tree) /* in the tree of its store, which may be another now */
         awaited_end_locked(heap);
 }
 

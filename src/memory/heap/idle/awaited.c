@@ -72,8 +72,8 @@ static struct awaited *next_of(struct heap *heap, const struct awaited *awaited)
 {
     struct use_queue *queue = heap->waiting.queues;
     if (!awaited)
-        return &heap->awaited;
-    if (awaited != &heap->awaited)
+        return &heap->awaits.own;
+    if (awaited != &heap->awaits.own)
         queue = TREE_ENTRY(awaited, struct use_queue, awaited)->next;
     return queue ? &queue->awaited : NULL;
 }
@@ -85,7 +85,7 @@ static bool note(struct heap *heap, struct awaited *awaited, struct mark *mark)
         return false;
     awaited->heap = heap;
     awaited->mark = mark_keep(mark);
-    heap->awaited_kept = true;
+    heap->awaits.kept = true;
     return true;
 }
 
@@ -141,13 +141,13 @@ static void list_all_locked(struct heap *heap, unsigned known)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    heap->awaits = store_is_common(store) ? &arena->sets.awaited : &store->awaited;
-    heap->awaited_waits = heap_waits_locked(heap);
+    heap->awaits.tree = store_is_common(store) ? &arena->sets.awaited : &store->awaited;
+    heap->awaits.waits = heap_waits_locked(heap);
     mutex_lock(&arena->sets.lock);
-    heap->awaits->waits += heap->awaited_waits;
+    heap->awaits.tree->waits += heap->awaits.waits;
     for (struct awaited *awaited = next_of(heap, NULL); awaited; awaited = next_of(heap, awaited))
         if (awaited->mark)
-            tree_insert_by(&heap->awaits->marks, &awaited->node, is_before);
+            tree_insert_by(&heap->awaits.tree->marks, &awaited->node, is_before);
     mutex_unlock(&arena->sets.lock);
     heap_known_locked(heap, known);
 }
@@ -155,23 +155,23 @@ static void list_all_locked(struct heap *heap, unsigned known)
 void awaited_end_locked(struct heap *heap)
 {
     mutex_lock(&heap->arena->sets.lock);
-    heap->awaits->waits -= heap->awaited_waits;
+    heap->awaits.tree->waits -= heap->awaits.waits;
     for (struct awaited *awaited = next_of(heap, NULL); awaited; awaited = next_of(heap, awaited))
         if (awaited->mark)
-            tree_remove(&heap->awaits->marks, &awaited->node);
+            tree_remove(&heap->awaits.tree->marks, &awaited->node);
     mutex_unlock(&heap->arena->sets.lock);
-    heap->awaits = NULL;
+    heap->awaits.tree = NULL;
 }
 
 void awaited_release_locked(struct heap *heap)
 {
-    if (heap->awaits || !heap->awaited_kept)
+    if (heap->awaits.tree || !heap->awaits.kept)
         return;
     for (struct awaited *awaited = next_of(heap, NULL); awaited; awaited = next_of(heap, awaited)) {
         mark_release(awaited->mark);
         awaited->mark = NULL;
     }
-    heap->awaited_kept = false;
+    heap->awaits.kept = false;
 }
 
 /* Notes all marks of the heap, of its own batches up to `oldest`. False if one cannot be
@@ -179,7 +179,7 @@ void awaited_release_locked(struct heap *heap)
 static bool note_all_locked(struct heap *heap, uint64_t oldest)
 {
     return note_uses_locked(heap) &&
-           (oldest == UINT64_MAX || note(heap, &heap->awaited, batch_mark_locked(heap, oldest)));
+           (oldest == UINT64_MAX || note(heap, &heap->awaits.own, batch_mark_locked(heap, oldest)));
 }
 
 static bool awaits_any(struct heap *heap)
@@ -220,9 +220,10 @@ const char *awaited_contradiction_locked(struct heap *heap)
 {
     uint64_t oldest;
     bool anchored;
-    if (!heap->awaits != !(heap->known & HEAP_AWAITS))
+    if (!heap->awaits.tree != !(heap->known & HEAP_AWAITS))
         return "the heap awaits work, and that is not known of it; or the reverse";
-    if (!heap->awaits || store_is_held(heap->store) || is_busy_locked(heap, &oldest, &anchored))
+    if (!heap->awaits.tree || store_is_held(heap->store) ||
+        is_busy_locked(heap, &oldest, &anchored))
         return NULL;
     return is_over_locked(heap) ? NULL : "the heap has something idle, and awaits work";
 }

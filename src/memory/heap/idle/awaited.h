@@ -11,15 +11,27 @@
 #include "device/stream.h"
 
 struct arena;
+struct awaited_tree;
 struct heap;
 struct store;
 struct wait_any;
 
 /* A mark that a heap awaits: the mark of its own batches, or the first mark of a queue of uses. */
 struct awaited {
-    struct tree_node node; /* in the tree of the heap's `awaits` */
+    struct tree_node node; /* in the heap's `awaits.tree` */
     struct heap *heap;
     struct mark *mark; /* NULL: nothing is awaited */
+};
+
+/* All marks that a heap awaits. A member of the heap, under its lock. While `tree` is not NULL,
+ * what is known of the heap has HEAP_AWAITS (sets.h), and each of the marks, here and in the queues
+ * of its uses, is in that tree and kept. */
+struct awaits {
+    struct awaited own;        /* of the heap's own batches */
+    struct awaited_tree *tree; /* of the arena or of the heap's store; NULL: it awaits none */
+    size_t waits;              /* that it has added to `tree->waits` */
+    bool kept;                 /* marks are kept, here or in queues, until awaited_release_locked().
+                                  They may be awaited no more */
 };
 
 /* Takes a heap that has something to give, but nothing now, from the givers, until one of its marks

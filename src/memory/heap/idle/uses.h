@@ -10,6 +10,7 @@
 #include "device/stream.h"
 #include "memory/heap/idle/awaited.h"
 
+struct capture_order;
 struct debug_block;
 struct point;
 struct referred;
@@ -91,6 +92,8 @@ struct waiting {
     size_t bytes;             /* of these blocks */
     uint64_t ever;            /* the number of the last block that began to wait */
     struct use *watched;      /* first uses of blocks that wait only for debug mode */
+    /* What the captured work of the heap's stream comes after; NULL: not needed now. */
+    struct capture_order *order;
 };
 
 #endif

@@ -394,9 +394,9 @@ static bool is_captured(struct pass *pass, const struct use *use)
         return false;
     if (!pass->asked)
         pass->knows = atomic_load(&heap->store->holds) &&
-                      capture_order_learn(&heap->capture_order, heap->stream);
+                      capture_order_learn(&heap->waiting.order, heap->stream);
     pass->asked = true;
-    return pass->knows && capture_order_is_of(heap->capture_order, use->point);
+    return pass->knows && capture_order_is_of(heap->waiting.order, use->point);
 }
 
 /* Whether the next work of the heap's stream in its capture comes after all pending uses of a
@@ -405,7 +405,7 @@ static bool is_ordered(struct pass *pass, const struct use *uses)
 {
     for (const struct use *use = uses; use; use = use->next)
         if (use->first && !(is_captured(pass, use) &&
-                            capture_order_includes(pass->heap->capture_order, use->point)))
+                            capture_order_includes(pass->heap->waiting.order, use->point)))
             return false;
     return true;
 }
@@ -502,7 +502,7 @@ size_t wait_collect_locked(struct heap *heap)
     if (heap->waiting.unused)
         queues_sweep_locked(heap);
     if (!pass.asked)
-        capture_order_destroy(&heap->capture_order);
+        capture_order_destroy(&heap->waiting.order);
     return pass.ended;
 }
 
