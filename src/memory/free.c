@@ -212,7 +212,8 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         return status;
     if (!is_own_stream(block.heap, found)) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_stream(block.heap, uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = uses ? use_add_stream(&block.heap->waiting, uses, found)
+                      : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status && trace_is_on())
         trace_stream_event(TRACE_free_on, found, block.start, block.requested);
@@ -239,7 +240,8 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
                    "the event was recorded in a capture, so the end of its work cannot be known");
     } else if (mark) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_mark(block.heap, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status =
+            uses ? use_add_mark(&block.heap->waiting, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     free_unless(status, &block);
     mark_release(mark);
@@ -262,7 +264,8 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
         return status;
     if (!is_own_stream(block.heap, found)) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_stream(block.heap, uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = uses ? use_add_stream(&block.heap->waiting, uses, found)
+                      : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status && block.slab && block_uses_of(&block))
         slab_set_state_locked(block.slab, block.slot, NOTE_USED);

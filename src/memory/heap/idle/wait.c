@@ -46,12 +46,12 @@ static bool queue_is_before(const struct tree_node *a, const struct tree_node *b
     return queue_order(QUEUE_OF(a), other->stream, other->incarnation, other->events) < 0;
 }
 
-/* A queue of the heap, created if necessary; NULL with an error text if the host is out of
+/* A queue, created if necessary; NULL with an error text if the host is out of
  * memory. */
-static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation,
-                                  bool events)
+static struct use_queue *queue_of(struct waiting *waiting, struct stream *stream,
+                                  unsigned incarnation, bool events)
 {
-    struct tree_node *node = heap->waiting.by_stream.root;
+    struct tree_node *node = waiting->by_stream.root;
     int order;
     while (node && (order = queue_order(QUEUE_OF(node), stream, incarnation, events)) != 0)
         node = node->sides[order < 0];
@@ -66,28 +66,28 @@ static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsi
     queue->stream = stream;
     queue->incarnation = incarnation;
     queue->events = events;
-    queue->waiting = &heap->waiting;
-    heap->waiting.unused++;
-    queue->next = heap->waiting.queues;
-    heap->waiting.queues = queue;
-    tree_insert_by(&heap->waiting.by_stream, &queue->by_stream, queue_is_before);
+    queue->waiting = waiting;
+    waiting->unused++;
+    queue->next = waiting->queues;
+    waiting->queues = queue;
+    tree_insert_by(&waiting->by_stream, &queue->by_stream, queue_is_before);
     return queue;
 }
 
-static void queues_sweep_locked(struct heap *heap)
+static void queues_sweep_locked(struct waiting *waiting)
 {
-    for (struct use_queue **place = &heap->waiting.queues; *place;) {
+    for (struct use_queue **place = &waiting->queues; *place;) {
         struct use_queue *queue = *place;
         if (queue->users) {
             place = &queue->next;
             continue;
         }
         *place = queue->next;
-        tree_remove(&heap->waiting.by_stream, &queue->by_stream);
+        tree_remove(&waiting->by_stream, &queue->by_stream);
         mark_release(queue->awaited.mark);
         object_free(&all_queues, queue);
     }
-    heap->waiting.unused = 0;
+    waiting->unused = 0;
 }
 
 static void list_insert(struct use_list *list, struct use *behind, struct use *use)
@@ -134,12 +134,12 @@ static void queue_insert(struct use *use)
     list_insert(list, behind, use);
 }
 
-static void use_ends_locked(struct heap *heap, struct use *use)
+static void use_ends_locked(struct waiting *waiting, struct use *use)
 {
     list_remove(use->marked ? &use->queue->marked : &use->queue->unmarked, use);
     use->first->pending--;
     use->first = NULL;
-    heap->waiting.uses--;
+    waiting->uses--;
 }
 
 /* Uses ----------------------------------------------------------------------------------------- */
@@ -152,12 +152,12 @@ static bool use_is_before(const struct tree_node *a, const struct tree_node *b)
                         USE_OF(b)->incarnation) < 0;
 }
 
-/* Adds a use to the front of a list, with a queue of the heap unless that is NULL. */
-static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream,
+/* Adds a use to the front of a list, with a queue unless `waiting` is NULL. */
+static struct use *use_create(struct waiting *waiting, struct use **uses, struct stream *stream,
                               unsigned incarnation, bool event)
 {
-    struct use_queue *queue = heap ? queue_of(heap, stream, incarnation, event) : NULL;
-    struct use *use = queue || !heap ? object_alloc(&all_uses) : NULL;
+    struct use_queue *queue = waiting ? queue_of(waiting, stream, incarnation, event) : NULL;
+    struct use *use = queue || !waiting ? object_alloc(&all_uses) : NULL;
     if (!use) {
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                      "no host memory for the use of a block by another stream");
@@ -177,7 +177,7 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
 }
 
 /* Adds a use that belongs to one capture; 0: to none. */
-static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream,
+static tarn_status use_add(struct waiting *waiting, struct use **uses, struct stream *stream,
                            unsigned incarnation, uint64_t capture)
 {
     struct tree_node *node = *uses ? (*uses)->streams.root : NULL;
@@ -189,31 +189,31 @@ static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *
         USE_OF(node)->capture = USE_OF(node)->capture == capture ? capture : 0;
         return TARN_OK;
     }
-    struct use *use = use_create(heap, uses, stream, incarnation, false);
+    struct use *use = use_create(waiting, uses, stream, incarnation, false);
     if (!use)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     use->capture = capture;
     return TARN_OK;
 }
 
-tarn_status use_add_stream(struct heap *heap, struct use **uses, struct stream *stream)
+tarn_status use_add_stream(struct waiting *waiting, struct use **uses, struct stream *stream)
 {
-    return use_add(heap, uses, stream,
+    return use_add(waiting, uses, stream,
                    atomic_load_explicit(&stream->incarnation, memory_order_relaxed),
                    capture_order_of(stream));
 }
 
 tarn_status use_add_own(struct heap *heap, struct use **uses)
 {
-    return use_create(heap, uses, heap->stream, heap->incarnation, false)
+    return use_create(&heap->waiting, uses, heap->stream, heap->incarnation, false)
                ? TARN_OK
                : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark)
+tarn_status use_add_mark(struct waiting *waiting, struct use **uses, struct mark *mark)
 {
     struct mark_place place = mark_place(mark);
-    struct use *use = use_create(heap, uses, place.stream, place.incarnation, true);
+    struct use *use = use_create(waiting, uses, place.stream, place.incarnation, true);
     if (!use)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     use->mark = mark_keep(mark);
@@ -417,7 +417,7 @@ static void work_ends_locked(struct pass *pass, struct use *uses)
     pass->ended++;
     for (struct use *use = uses; use; use = use->next)
         if (use->first)
-            use_ends_locked(heap, use);
+            use_ends_locked(&heap->waiting, use);
     if (!uses->watch) {
         block_end_locked(heap, uses);
         return;
@@ -477,16 +477,16 @@ static void look_at_queue_locked(struct pass *pass, struct use_queue *queue)
     queue_mark(queue);
     for (struct use *use; (use = queue->marked.first) && use_ended(use);) {
         struct use *uses = use->first;
-        use_ends_locked(pass->heap, use);
+        use_ends_locked(&pass->heap->waiting, use);
         if (!uses->pending)
             work_ends_locked(pass, uses);
     }
 }
 
-/* The queues of a heap, if blocks wait. Otherwise NULL: no queue has pending uses. */
-static struct use_queue *queues_of(const struct heap *heap)
+/* The queues, if blocks wait. Otherwise NULL: no queue has pending uses. */
+static struct use_queue *queues_of(const struct waiting *waiting)
 {
-    return heap->waiting.blocks ? heap->waiting.queues : NULL;
+    return waiting->blocks ? waiting->queues : NULL;
 }
 
 size_t wait_collect_locked(struct heap *heap)
@@ -494,13 +494,13 @@ size_t wait_collect_locked(struct heap *heap)
     struct pass pass = {.heap = heap};
     parked_flush_locked(heap);
     awaited_release_locked(heap);
-    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
+    for (struct use_queue *queue = queues_of(&heap->waiting); queue; queue = queue->next)
         look_at_queue_locked(&pass, queue);
-    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
+    for (struct use_queue *queue = queues_of(&heap->waiting); queue; queue = queue->next)
         look_at_captured_locked(&pass, queue);
     look_at_watched_locked(&pass);
     if (heap->waiting.unused)
-        queues_sweep_locked(heap);
+        queues_sweep_locked(&heap->waiting);
     if (!pass.asked)
         capture_order_destroy(&heap->waiting.order);
     return pass.ended;
@@ -520,7 +520,7 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
     bool ended = false;
-    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next) {
+    for (struct use_queue *queue = queues_of(&heap->waiting); queue; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         ended = ended || (use && is_over(status));
@@ -598,7 +598,7 @@ bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested)
     uint64_t oldest = rested && !heap->retired ? batch_oldest_locked(heap) : UINT64_MAX;
     bool covered = batches->count && batches->closed[batches->count - 1].number >= oldest;
     heap->rest.wants_mark = oldest <= rested && !covered;
-    for (const struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
+    for (const struct use_queue *queue = queues_of(&heap->waiting); queue; queue = queue->next)
         heap->rest.wants_mark = heap->rest.wants_mark || queue->unmarked.first;
     return heap->rest.wants_mark;
 }
@@ -648,7 +648,8 @@ void wait_any_add_mark(struct wait_any *any, struct mark *mark)
 
 static void uses_add_locked(struct wait_any *any, struct heap *heap)
 {
-    for (struct use_queue *queue = queues_of(heap); queue && !any->ended; queue = queue->next) {
+    for (struct use_queue *queue = queues_of(&heap->waiting); queue && !any->ended;
+         queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)

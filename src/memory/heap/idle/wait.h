@@ -8,13 +8,13 @@
 
 #include "memory/heap/heap.h"
 
-/* Adds a stream's use to the uses of a block of the heap; no second one for the same stream. Under
- * the heap's lock, as the next two. */
-tarn_status use_add_stream(struct heap *heap, struct use **uses, struct stream *stream);
+/* Adds a stream's use to the uses of a block of the heap that has `waiting`; no second one for the
+ * same stream. Under the heap's lock, as the next two. */
+tarn_status use_add_stream(struct waiting *waiting, struct use **uses, struct stream *stream);
 /* Adds the heap's own stream in front, for debug mode. */
 tarn_status use_add_own(struct heap *heap, struct use **uses);
 /* Adds a mark. The list keeps it. */
-tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark);
+tarn_status use_add_mark(struct waiting *waiting, struct use **uses, struct mark *mark);
 
 /* Notes in a live block's list that graphs refer to it. Its free then takes the slow path. */
 tarn_status use_add_referred(struct use **uses, struct referred *referred);
