@@ -165,13 +165,13 @@ static void a_heap_that_lends_no_more_has_closed_hands(void **state)
     void *block = alloc_on(own, 60 * MIB), *small[2] = {alloc_on(own, MIB), alloc_on(own, MIB)};
     mutex_lock(&heap->lock);
     heap_lends_end_locked(heap);
-    bool lends = heap->lends, open = hands_are_open(&heap->hands);
+    bool lends = heap->sets.lends, open = hands_are_open(&heap->hands);
     hands_weigh_locked(heap, true);
     bool opened = hands_are_open(&heap->hands);
     mutex_unlock(&heap->lock);
     CHECK(!lends && !open && !opened);
     OK(tarn_free(block));
-    CHECK(in_hands() == 0 && heap->lends);
+    CHECK(in_hands() == 0 && heap->sets.lends);
     OK(tarn_free(small[0]));
     OK(tarn_free(small[1]));
     nothing_is_left(0);

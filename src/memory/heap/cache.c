@@ -318,7 +318,7 @@ static void wake_locked(struct heap *heap)
     if (!atomic_load_explicit(&heap->caches.resting, memory_order_relaxed))
         return;
     atomic_store(&heap->caches.resting, false);
-    if (heap->known)
+    if (heap->sets.known)
         heap_changed_locked(heap);
     for (struct cache *cache = heap->caches.first; cache; cache = cache->next)
         hand_back(cache);

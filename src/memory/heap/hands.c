@@ -301,7 +301,7 @@ void hands_weigh_locked(struct heap *heap, bool waited)
     int weight = heap->hands.contention + (waited ? HANDS_WAIT : -1);
     heap->hands.contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
     if (!hands_are_open(&heap->hands) && weight >= HANDS_OPEN && stack_parks(&heap->parked) &&
-        heap->news == SIZE_MAX && !heap->following && !heap->known)
+        heap->sets.news == SIZE_MAX && !heap->following && !heap->sets.known)
         open_locked(heap);
     else if (weight <= 0)
         hands_close_locked(heap);

@@ -24,6 +24,7 @@
 #include "memory/heap/parked_stack.h"
 #include "memory/heap/sets.h"
 #include "memory/heap/span.h"
+#include "memory/heap/sums.h"
 
 #include <tarn/memory.h>
 
@@ -61,11 +62,8 @@ struct heap {
     bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
     struct zones zones;
-    struct caches caches;   /* of all threads that use it */
-    struct waiting waiting; /* freed blocks that other streams still use */
-    /* HEAP_* (sets.h): what the last look at its memory found. Holds until anything in the heap
-     * changes. */
-    unsigned known;
+    struct caches caches;        /* of all threads that use it */
+    struct waiting waiting;      /* freed blocks that other streams still use */
     struct awaits awaits;        /* the marks without whose end it has nothing to give */
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
@@ -82,24 +80,10 @@ struct heap {
     struct heap *next_unused;                         /* heaps_lock: in the queue of empty heaps to
                                                          be reused */
 
-    struct heap_member sets[HEAP_SETS]; /* sets.lock of the arena: the heap's place in each set */
-    bool lends;                         /* it is in its store's set `lenders` */
-    struct heap_gives gives;            /* sets.lock: what the sums and indices contain of this
-                                           heap */
-    struct tree_node by_longest;        /* sets.lock: in its store's `summed` */
-    struct tree_node by_oldest;         /* sets.lock: in its store's `aged` */
-    struct offer *offers;               /* sets.lock to change, with `lock`: what it offers to
-                                           requests of the default pool (help.h) */
-    /* Code that frees a span of at least this many bytes calls heap_news_locked().
-     *   0           every free is reported, and no block is parked: in a new heap, and while the
-     *               open batch is empty
-     *   a granule   the heap is in its stream's list of unmarked heaps
-     *   SIZE_MAX    it is among its store's lenders too, so no free is reported; only then may
-     *               hands open */
-    size_t news;
-    struct heap *next_unmarked, *previous_unmarked; /* sets.lock: in its stream's list */
-    bool unmarked;                                  /* it is in that list; changes under
-                                                       sets.lock */
+    struct memberships sets; /* by which other code finds it */
+    struct summed summed;    /* what the sums and indices contain of it */
+    struct offer *offers;    /* sets.lock to change, with `lock`: what it offers to requests of the
+                                default pool (help.h) */
 
     struct parked_stack parked; /* blocks for the next requests of their sizes, and the heap's part
                                    of the store's counters; the part's lock */

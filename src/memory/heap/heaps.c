@@ -210,7 +210,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
         counters_part_close(&heap->parked.part);
         hands_counters_close(&heap->hands);
         heap_sum_end_locked(heap);
-        heap->known = 0;
+        heap->sets.known = 0;
     }
     heap->store = store;
     zones_init(&heap->zones, store->kind.fixed);
@@ -222,7 +222,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     heap->rest = (struct rest){0};
     heap->growths = (struct growths){0};
     heap->saves = false;
-    heap->news = 0;
+    heap->sets.news = 0;
     if (!left_behind)
         caches_open_locked(heap);
     heap_sets_update_locked(heap, false);
@@ -351,7 +351,7 @@ bool heaps_give_up(struct store *store)
         hooks.plan_end_locked(heap); /* a request in progress may have begun it after the pool was
                                         left behind */
         heap_sum_end_locked(heap);
-        heap->known = 0;
+        heap->sets.known = 0;
         heap->store = &store->arena->store;
         heap_sets_update_locked(heap, true);
         mutex_unlock(&heap->lock);

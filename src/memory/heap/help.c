@@ -83,7 +83,7 @@ static void unlist_all(struct heap *heap)
 
 void heap_offer_end(struct heap *heap)
 {
-    if (heap->sets[HEAPS_ASIDE].set)
+    if (heap->sets.of[HEAPS_ASIDE].set)
         heap_enter_aside(heap, NULL);
     else
         unlist_all(heap);
@@ -117,7 +117,7 @@ bool heap_offer_locked(struct heap *heap, const struct heap_gives *gives)
 
 bool heap_offers_agree(const struct heap *heap)
 {
-    const struct heap_gives *gives = &heap->gives;
+    const struct heap_gives *gives = &heap->summed.gives;
     uint64_t slots = 0;
     size_t longest = 0;
     for (const struct offer *offer = heap->offers; offer; offer = offer->next) {

@@ -33,7 +33,7 @@ static bool is_older(const struct tree_node *node, uint64_t number)
 
 static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *set)
 {
-    struct heap_member *member = &heap->sets[kind];
+    struct heap_member *member = &heap->sets.of[kind];
     if (member->set == set)
         return;
     if (member->set)
@@ -48,32 +48,32 @@ static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *s
 static void unmarked_enter(struct heap *heap)
 {
     struct stream *stream = heap->stream;
-    if (heap->unmarked)
+    if (heap->sets.unmarked)
         return;
-    heap->unmarked = true;
-    heap->previous_unmarked = NULL;
-    heap->next_unmarked = stream->unmarked;
+    heap->sets.unmarked = true;
+    heap->sets.previous_unmarked = NULL;
+    heap->sets.next_unmarked = stream->unmarked;
     if (stream->unmarked)
-        stream->unmarked->previous_unmarked = heap;
+        stream->unmarked->sets.previous_unmarked = heap;
     stream->unmarked = heap;
 }
 
 static void unmarked_leave(struct heap *heap)
 {
-    struct heap *next = heap->next_unmarked, *previous = heap->previous_unmarked;
-    if (!heap->unmarked)
+    struct heap *next = heap->sets.next_unmarked, *previous = heap->sets.previous_unmarked;
+    if (!heap->sets.unmarked)
         return;
-    heap->unmarked = false;
-    *(previous ? &previous->next_unmarked : &heap->stream->unmarked) = next;
+    heap->sets.unmarked = false;
+    *(previous ? &previous->sets.next_unmarked : &heap->stream->unmarked) = next;
     if (next)
-        next->previous_unmarked = previous;
+        next->sets.previous_unmarked = previous;
 }
 
 struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream,
                                 const struct heap *heap)
 {
     mutex_lock(&arena->sets.lock);
-    struct heap *next = heap ? heap->next_unmarked : stream->unmarked;
+    struct heap *next = heap ? heap->sets.next_unmarked : stream->unmarked;
     mutex_unlock(&arena->sets.lock);
     return next;
 }
@@ -89,9 +89,9 @@ static struct heap *older_locked(const struct heap_set *set, uint64_t number)
 static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind kind,
                                 const struct heap *heap)
 {
-    if (!heap || heap->sets[kind].set != set)
+    if (!heap || heap->sets.of[kind].set != set)
         return older_locked(set, heap ? heap->number : UINT64_MAX);
-    struct tree_node *node = tree_next(&heap->sets[kind].node);
+    struct tree_node *node = tree_next(&heap->sets.of[kind].node);
     return node ? HEAP_OF(node) : NULL;
 }
 
@@ -199,10 +199,10 @@ static void enter_known(struct heap *heap, bool unused)
         store_is_common(heap->store) ? &arena->sets.givers : &heap->store->givers;
     bool helps = store_has(heap->store, STORE_HELPS);
     struct heap_set *changed = helps ? &arena->sets.changed_helpers : &arena->sets.changed;
-    bool gives = !unused && !(heap->known & (HEAP_BARE | HEAP_AWAITS));
+    bool gives = !unused && !(heap->sets.known & (HEAP_BARE | HEAP_AWAITS));
     enter(heap, HEAPS_GIVING, gives ? givers : NULL);
-    enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : changed);
-    enter(heap, HEAPS_ANCHORED, heap->known & HEAP_ANCHORED ? &arena->sets.anchored : NULL);
+    enter(heap, HEAPS_CHANGED, unused || heap->sets.known & HEAP_SUMMED ? NULL : changed);
+    enter(heap, HEAPS_ANCHORED, heap->sets.known & HEAP_ANCHORED ? &arena->sets.anchored : NULL);
 }
 
 /* Sets what is known of a heap. A heap enters the givers before it leaves the awaited ones, so a
@@ -210,8 +210,8 @@ static void enter_known(struct heap *heap, bool unused)
 static void set_known_locked(struct heap *heap, unsigned known)
 {
     mutex_lock(&heap->arena->sets.lock);
-    heap->known = known;
-    enter_known(heap, !heap->sets[HEAPS_OF_STORE].set);
+    heap->sets.known = known;
+    enter_known(heap, !heap->sets.of[HEAPS_OF_STORE].set);
     mutex_unlock(&heap->arena->sets.lock);
     if (heap->awaits.tree && !(known & HEAP_AWAITS))
         awaited_end_locked(heap);
@@ -224,12 +224,12 @@ void heap_changed_locked(struct heap *heap)
 
 void heap_known_locked(struct heap *heap, unsigned known)
 {
-    set_known_locked(heap, heap->known | known);
+    set_known_locked(heap, heap->sets.known | known);
 }
 
 void heap_known_end_locked(struct heap *heap, unsigned known)
 {
-    set_known_locked(heap, heap->known & ~known);
+    set_known_locked(heap, heap->sets.known & ~known);
 }
 
 void heap_sets_update_locked(struct heap *heap, bool unused)
@@ -240,19 +240,19 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     struct heap_set *nobodys = behind          ? &arena->sets.abandoned
                                : heap->retired ? &store->retired
                                                : NULL;
-    heap->lends = heap->lends && !unused;
-    heap->known &= ~(unsigned)(HEAP_AWAITS | HEAP_ANCHORED);
+    heap->sets.lends = heap->sets.lends && !unused;
+    heap->sets.known &= ~(unsigned)(HEAP_AWAITS | HEAP_ANCHORED);
     mutex_lock(&arena->sets.lock);
     if (heap->offers) { /* they were another life's, or are no more: see heap_helps_locked() */
         heap_offer_end(heap);
-        heap->known = 0;
+        heap->sets.known = 0;
     }
     enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
-    if (common != !!heap->sets[HEAPS_COMMON].set)
-        heap_sums_are_common(heap, common);
+    if (common != !!heap->sets.of[HEAPS_COMMON].set)
+        heap_sums_are_common(arena, &heap->summed, common);
     enter(heap, HEAPS_COMMON, common ? &arena->sets.common : NULL);
     enter_known(heap, unused);
-    enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
+    enter(heap, HEAPS_LENDING, heap->sets.lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
     if (unused || heap->retired)
         unmarked_leave(heap);
@@ -263,14 +263,14 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
 
 void heap_news_locked(struct heap *heap, size_t size)
 {
-    heap->lends = heap->lends || size >= heap->arena->granule;
+    heap->sets.lends = heap->sets.lends || size >= heap->arena->granule;
     mutex_lock(&heap->arena->sets.lock);
-    if (heap->lends)
+    if (heap->sets.lends)
         enter(heap, HEAPS_LENDING, &heap->store->lenders);
     if (!heap->retired)
         unmarked_enter(heap);
     mutex_unlock(&heap->arena->sets.lock);
-    heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
+    heap->sets.news = heap->sets.lends ? SIZE_MAX : heap->arena->granule;
 }
 
 /* First parked blocks become free spans, and the new states make the next free do so too. So no
@@ -278,14 +278,14 @@ void heap_news_locked(struct heap *heap, size_t size)
 void heap_lends_end_locked(struct heap *heap)
 {
     size_t granule = heap->arena->granule;
-    if (!heap->lends || zones_longest_free(&heap->zones) >= granule)
+    if (!heap->sets.lends || zones_longest_free(&heap->zones) >= granule)
         return;
     parked_end_locked(heap);
     if (zones_longest_free(&heap->zones) >= granule)
         return;
-    heap->lends = false;
-    if (heap->news > heap->arena->granule)
-        heap->news = heap->arena->granule;
+    heap->sets.lends = false;
+    if (heap->sets.news > heap->arena->granule)
+        heap->sets.news = heap->arena->granule;
     mutex_lock(&heap->arena->sets.lock);
     enter(heap, HEAPS_LENDING, NULL);
     mutex_unlock(&heap->arena->sets.lock);
@@ -297,7 +297,7 @@ void heap_unmarked_end_locked(struct heap *heap)
     parked_end_locked(heap);
     if (heap->batches.open_used)
         return;
-    heap->news = 0;
+    heap->sets.news = 0;
     mutex_lock(&heap->arena->sets.lock);
     unmarked_leave(heap);
     mutex_unlock(&heap->arena->sets.lock);

@@ -31,12 +31,6 @@ struct heap_member {
     struct heap_set *set; /* NULL: the heap is in no set of this kind */
 };
 
-/* The newest heap of a store that is older than `heap`; NULL starts and ends. The heap may get
- * another store at any time: if that matters, check `heap->store` under the heap's lock. */
-struct heap *heap_next_of(struct store *store, const struct heap *heap);
-/* The same among the heaps whose idle memory may be taken for a store (store_serves()). */
-struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
-
 /* What is known of a heap's memory. It holds until anything in the heap changes: a span becomes
  * free or is taken, a block begins to wait, or a cache is used. Meanwhile the heap parks no blocks,
  * and its hands and caches are shut, so that the first change is made under the heap's lock. */
@@ -49,19 +43,37 @@ enum {
     HEAP_ANCHORED = 8, /* with HEAP_AWAITS: or before an anchor is gone */
 };
 
-/* What a heap could give when it was last looked at. Code that is short of memory visits only heaps
- * that can help by this (sums.c). */
-struct heap_gives {
-    struct heap_sums sums;
-    size_t longest;  /* bytes of the longest free span; 0: not in its store's `summed` */
-    uint64_t oldest; /* the lowest `freed_at` of its free large segments; UINT64_MAX: not in its
-                        store's `aged` */
-    uint64_t slots;  /* of a heap that helps (help.h): the classes of which it has a free slot */
+/* A heap's places in sets, and what decides which those are. A member of the heap, under its lock;
+ * where a field says so, it changes under the arena's `sets.lock` too, which is enough to read it.
+ * No set misses a heap that it should have. The lenders and the list of unmarked heaps may have
+ * heaps that have nothing to give. */
+struct memberships {
+    struct heap_member of[HEAP_SETS]; /* sets.lock */
+    /* HEAP_*: what the last look at the heap's memory found. Holds until anything in the heap
+     * changes. */
+    unsigned known;
+    bool lends;    /* the heap is among its store's lenders */
+    bool unmarked; /* sets.lock: it is in the list of its stream's heaps whose open batch may not be
+                      empty */
+    /* Code that frees a span of at least this many bytes calls heap_news_locked().
+     *   0           every free is reported, and no block is parked: in a new heap, and while the
+     *               open batch is empty
+     *   a granule   the heap is unmarked
+     *   SIZE_MAX    it is among its store's lenders too, so no free is reported; only then may
+     *               hands open */
+    size_t news;
+    struct heap *next_unmarked, *previous_unmarked; /* sets.lock */
 };
 
-/* As heap_next_serving(), without heaps that are bare or await work. Heaps of the store itself are
- * left out too if they give each other nothing. So a search costs nothing for heaps that have
- * nothing to give. */
+/* The newest heap of a store that is older than `heap`; NULL starts and ends. The heap may get
+ * another store at any time: if that matters, check `heap->store` under the heap's lock. */
+struct heap *heap_next_of(struct store *store, const struct heap *heap);
+/* The same among the heaps whose idle memory may be taken for a store (store_serves()). */
+struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
+
+/* As heap_next_serving(), without heaps that are bare or await work, and without those of the store
+ * itself if they give each other nothing. So a search costs nothing for heaps that have nothing to
+ * give. */
 struct heap *heap_next_giving(struct store *wanting, const struct heap *heap);
 /* Whether no heap of a store gives anything to another heap of it: its places are fixed, or graphs
  * use the addresses. */
@@ -79,38 +91,6 @@ void heap_changed_locked(struct heap *heap);
 /* Adds flags to what is known of a heap, or takes some away. */
 void heap_known_locked(struct heap *heap, unsigned known);
 void heap_known_end_locked(struct heap *heap, unsigned known);
-/* Called when a search has found nothing more to take. Makes the heap bare, if it really has
- * nothing; or lets it await what holds its memory back. */
-void heap_bare_locked(struct heap *heap);
-/* Updates the heap's part of the store's and the arena's sums. */
-void heap_sum_locked(struct heap *heap);
-/* Removes the heap from the sums, before its store changes. */
-void heap_sum_end_locked(struct heap *heap);
-/* Checks what is known of a heap and its sums. Returns what is wrong, or NULL. The caller also
- * holds the arena's `sets.lock`. */
-const char *heap_known_contradiction_locked(struct heap *heap);
-/* Looks at the heaps of an arena that have changed. So the sums and indices are up to date. */
-void heaps_sum(struct arena *arena);
-/* Adds what the sums contain of a heap to a sum. */
-void heap_sums_add(struct heap_sums *sums, const struct heap *heap);
-/* The sums of a store and its longest free span, bytes; of an arena if `store` is NULL. */
-struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest);
-/* The sums of the heaps whose memory serves a store; with `own` false, without its own. */
-struct heap_sums heaps_sums_serving(struct store *wanting, bool own);
-/* Moves the heap's part of the sums, when it begins or ceases to serve every store. Under the
- * arena's `sets.lock`. */
-void heap_sums_are_common(struct heap *heap, bool common);
-
-/* A place in the order of a store's heaps by the free large segment that is free the longest. All
- * zero: before the first. */
-struct heap_age {
-    uint64_t oldest;
-    unsigned next; /* the lowest number of a heap behind this place */
-};
-/* Returns the next heap behind `place`, and moves `place` behind it. NULL: no further heap, or none
- * with a segment that was freed at `latest` or earlier. */
-struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest);
-
 /* Puts a heap into the set `aside` of its store; with NULL, takes it out. Under the arena's
  * `sets.lock`. */
 void heap_enter_aside(struct heap *heap, struct store *store);

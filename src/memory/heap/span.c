@@ -173,9 +173,9 @@ static void span_file_locked(struct heap *heap, struct span *span)
     if (heap->following)
         following_file_locked(heap->following, span);
     state_is_new_locked(&heap->zones, span->zone);
-    if (span->size >= heap->news)
+    if (span->size >= heap->sets.news)
         heap_news_locked(heap, span->size);
-    if (heap->known)
+    if (heap->sets.known)
         heap_changed_locked(heap);
     zones_count_locked(&heap->zones, span, 1);
 }
@@ -186,7 +186,7 @@ void span_remove_locked(struct heap *heap, struct span *span)
     if (heap->following)
         following_remove_locked(heap->following, span);
     state_is_new_locked(&heap->zones, span->zone);
-    if (heap->known)
+    if (heap->sets.known)
         heap_changed_locked(heap);
     zones_count_locked(&heap->zones, span, -1);
     span->state = SPAN_TAKEN;
@@ -319,7 +319,7 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
 static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment,
                                uint64_t before)
 {
-    bool simple = alignment == TARN_BLOCK_UNIT && heap->news;
+    bool simple = alignment == TARN_BLOCK_UNIT && heap->sets.news;
     uint64_t after = zone_state(&heap->zones, span->zone);
     span->before = simple ? before : 0;
     atomic_store_explicit(&span->after, simple ? after : 0, memory_order_relaxed);

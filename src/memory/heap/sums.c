@@ -14,8 +14,8 @@
 #include <string.h>
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
-#define BY_LONGEST(node) TREE_ENTRY(node, struct heap, by_longest)
-#define BY_OLDEST(node) TREE_ENTRY(node, struct heap, by_oldest)
+#define BY_LONGEST(node) TREE_ENTRY(node, struct heap, summed.by_longest)
+#define BY_OLDEST(node) TREE_ENTRY(node, struct heap, summed.by_oldest)
 
 static bool has_any_piece_locked(const struct heap *heap)
 {
@@ -31,11 +31,11 @@ static bool has_any_piece_locked(const struct heap *heap)
 
 void heap_bare_locked(struct heap *heap)
 {
-    if (heap->known & (HEAP_BARE | HEAP_AWAITS))
+    if (heap->sets.known & (HEAP_BARE | HEAP_AWAITS))
         return;
     parked_end_locked(heap);
     caches_reclaim_locked(heap);
-    if (!heap->sets[HEAPS_OF_STORE].set)
+    if (!heap->sets.of[HEAPS_OF_STORE].set)
         return;
     if (heap->waiting.blocks || has_any_piece_locked(heap))
         heap_await_locked(heap);
@@ -48,15 +48,17 @@ void heap_bare_locked(struct heap *heap)
 static bool is_shorter(const struct tree_node *a, const struct tree_node *b)
 {
     const struct heap *x = BY_LONGEST(a), *y = BY_LONGEST(b);
-    return x->gives.longest != y->gives.longest ? x->gives.longest < y->gives.longest
-                                                : x->number < y->number;
+    return x->summed.gives.longest != y->summed.gives.longest
+               ? x->summed.gives.longest < y->summed.gives.longest
+               : x->number < y->number;
 }
 
 static bool is_older(const struct tree_node *a, const struct tree_node *b)
 {
     const struct heap *x = BY_OLDEST(a), *y = BY_OLDEST(b);
-    return x->gives.oldest != y->gives.oldest ? x->gives.oldest < y->gives.oldest
-                                              : x->number < y->number;
+    return x->summed.gives.oldest != y->summed.gives.oldest
+               ? x->summed.gives.oldest < y->summed.gives.oldest
+               : x->number < y->number;
 }
 
 /* The bytes of a free span in pieces that other spans share. Only the first and the last piece of
@@ -136,36 +138,37 @@ static void replace(struct heap_sums *sums, const struct heap_sums *before,
     sums->freed_at += now->freed_at - before->freed_at;
 }
 
-void heap_sums_add(struct heap_sums *sums, const struct heap *heap)
+void heap_sums_add(struct heap_sums *sums, const struct summed *summed)
 {
-    replace(sums, &(struct heap_sums){0}, &heap->gives.sums);
+    replace(sums, &(struct heap_sums){0}, &summed->gives.sums);
 }
 
-void heap_sums_are_common(struct heap *heap, bool common)
+void heap_sums_are_common(struct arena *arena, const struct summed *summed, bool common)
 {
     const struct heap_sums none = {0};
-    replace(&heap->arena->sets.common_sums, common ? &none : &heap->gives.sums,
-            common ? &heap->gives.sums : &none);
+    replace(&arena->sets.common_sums, common ? &none : &summed->gives.sums,
+            common ? &summed->gives.sums : &none);
 }
 
 static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
+    struct summed *summed = &heap->summed;
     mutex_lock(&arena->sets.lock);
-    replace(&arena->sets.sums, &heap->gives.sums, &gives->sums);
-    replace(&store->sums, &heap->gives.sums, &gives->sums);
-    if (heap->sets[HEAPS_COMMON].set)
-        replace(&arena->sets.common_sums, &heap->gives.sums, &gives->sums);
-    if (heap->gives.longest)
-        tree_remove(&store->summed, &heap->by_longest);
-    if (heap->gives.sums.segments)
-        tree_remove(&store->aged, &heap->by_oldest);
-    heap->gives = *gives;
+    replace(&arena->sets.sums, &summed->gives.sums, &gives->sums);
+    replace(&store->sums, &summed->gives.sums, &gives->sums);
+    if (heap->sets.of[HEAPS_COMMON].set)
+        replace(&arena->sets.common_sums, &summed->gives.sums, &gives->sums);
+    if (summed->gives.longest)
+        tree_remove(&store->summed, &summed->by_longest);
+    if (summed->gives.sums.segments)
+        tree_remove(&store->aged, &summed->by_oldest);
+    summed->gives = *gives;
     if (gives->longest)
-        tree_insert_by(&store->summed, &heap->by_longest, is_shorter);
+        tree_insert_by(&store->summed, &summed->by_longest, is_shorter);
     if (gives->sums.segments)
-        tree_insert_by(&store->aged, &heap->by_oldest, is_older);
+        tree_insert_by(&store->aged, &summed->by_oldest, is_older);
     mutex_unlock(&arena->sets.lock);
 }
 
@@ -173,7 +176,7 @@ static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
  * which streams it waits for. */
 void heap_sum_locked(struct heap *heap)
 {
-    if (heap->known & HEAP_SUMMED || !heap->sets[HEAPS_OF_STORE].set)
+    if (heap->sets.known & HEAP_SUMMED || !heap->sets.of[HEAPS_OF_STORE].set)
         return;
     if (heap_helps_locked(heap))
         (void)wait_collect_locked(heap);
@@ -194,19 +197,19 @@ void heap_sum_end_locked(struct heap *heap)
 const char *heap_known_contradiction_locked(struct heap *heap)
 {
     struct heap_gives gives = look_locked(heap);
-    bool used = heap->sets[HEAPS_OF_STORE].set;
-    bool giver = heap->sets[HEAPS_GIVING].set, changed = heap->sets[HEAPS_CHANGED].set;
-    bool nothing = heap->known & (HEAP_BARE | HEAP_AWAITS);
-    if (used && (giver == nothing || changed == !!(heap->known & HEAP_SUMMED)))
+    bool used = heap->sets.of[HEAPS_OF_STORE].set;
+    bool giver = heap->sets.of[HEAPS_GIVING].set, changed = heap->sets.of[HEAPS_CHANGED].set;
+    bool nothing = heap->sets.known & (HEAP_BARE | HEAP_AWAITS);
+    if (used && (giver == nothing || changed == !!(heap->sets.known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
-    if (heap->known && atomic_load(&heap->parked.count))
+    if (heap->sets.known && atomic_load(&heap->parked.count))
         return "the heap has parked blocks, and something is known of it";
-    if (heap->known & HEAP_BARE &&
+    if (heap->sets.known & HEAP_BARE &&
         (!atomic_load(&heap->caches.resting) || heap->waiting.blocks || has_any_piece_locked(heap)))
         return "the heap has something to give, and no search finds it";
-    if (heap->known & HEAP_SUMMED && memcmp(&gives, &heap->gives, sizeof gives) != 0)
+    if (heap->sets.known & HEAP_SUMMED && memcmp(&gives, &heap->summed.gives, sizeof gives) != 0)
         return "the sums have other memory of the heap than it has";
-    if (heap->known & HEAP_SUMMED && !heap_offers_agree(heap))
+    if (heap->sets.known & HEAP_SUMMED && !heap_offers_agree(heap))
         return "the heap offers other memory than it has";
     return NULL;
 }
@@ -226,7 +229,7 @@ struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size
     mutex_lock(&arena->sets.lock);
     struct heap_sums sums = store ? store->sums : arena->sets.sums;
     struct tree_node *last = store ? tree_last(&store->summed) : NULL;
-    *longest = last ? BY_LONGEST(last)->gives.longest : 0;
+    *longest = last ? BY_LONGEST(last)->summed.gives.longest : 0;
     mutex_unlock(&arena->sets.lock);
     return sums;
 }
@@ -246,8 +249,8 @@ static bool is_behind(const struct tree_node *node, uint64_t place)
 {
     const struct heap_age *after = (const struct heap_age *)(uintptr_t)place;
     const struct heap *heap = BY_OLDEST(node);
-    return heap->gives.oldest != after->oldest ? heap->gives.oldest > after->oldest
-                                               : heap->number >= after->next;
+    return heap->summed.gives.oldest != after->oldest ? heap->summed.gives.oldest > after->oldest
+                                                      : heap->number >= after->next;
 }
 
 struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_t latest)
@@ -255,9 +258,9 @@ struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_
     struct heap *heap = NULL;
     mutex_lock(&store->arena->sets.lock);
     struct tree_node *node = tree_find_first(&store->aged, is_behind, (uintptr_t)place);
-    if (node && BY_OLDEST(node)->gives.oldest <= latest) {
+    if (node && BY_OLDEST(node)->summed.gives.oldest <= latest) {
         heap = BY_OLDEST(node);
-        *place = (struct heap_age){heap->gives.oldest, heap->number + 1};
+        *place = (struct heap_age){heap->summed.gives.oldest, heap->number + 1};
         store->arena->sets.looks++;
     }
     mutex_unlock(&store->arena->sets.lock);

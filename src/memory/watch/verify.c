@@ -284,24 +284,24 @@ static tarn_status sets_verify(struct heap *heap)
     const struct heap_set *nobodys = behind          ? &arena->sets.abandoned
                                      : heap->retired ? &store->retired
                                                      : NULL;
-    const struct heap_set *of = heap->sets[HEAPS_OF_STORE].set;
+    const struct heap_set *of = heap->sets.of[HEAPS_OF_STORE].set;
     mutex_lock(&arena->sets.lock);
     if (text)
         ;
     else if (of != &store->all && (of || has_memory || !heap->retired))
         text = "the heap is not in the set of its store";
-    else if (of && heap->sets[HEAPS_COMMON].set !=
+    else if (of && heap->sets.of[HEAPS_COMMON].set !=
                        (behind || store_is_default(store) ? &arena->sets.common : NULL))
         text = "the heap is in the common set, or is not, without reason";
-    else if (heap->sets[HEAPS_OF_NOBODY].set != nobodys &&
-             (has_memory || heap->sets[HEAPS_OF_NOBODY].set))
+    else if (heap->sets.of[HEAPS_OF_NOBODY].set != nobodys &&
+             (has_memory || heap->sets.of[HEAPS_OF_NOBODY].set))
         text = "the heap is nobody's, or is not, in another way than its set says";
-    else if (heap->sets[HEAPS_LENDING].set != (heap->lends ? &store->lenders : NULL))
+    else if (heap->sets.of[HEAPS_LENDING].set != (heap->sets.lends ? &store->lenders : NULL))
         text = "the heap is in the set of lenders, or is not, without reason";
-    else if (heap->batches.open_used && !heap->retired && !heap->unmarked)
+    else if (heap->batches.open_used && !heap->retired && !heap->sets.unmarked)
         text =
             "something was freed in the heap, and it is not in the list of those that need a mark";
-    else if (!heap->lends && zones_longest_free(&heap->zones) >= arena->granule)
+    else if (!heap->sets.lends && zones_longest_free(&heap->zones) >= arena->granule)
         text = "the heap has free memory to lend, and is not in the set of lenders";
     else
         text = heap_known_contradiction_locked(heap);
@@ -378,9 +378,9 @@ tarn_status arena_verify(struct arena *arena)
         left += beside;
         ghosts += second;
         left_behind += heap_is_left_behind_locked(heap);
-        heap_sums_add(&all, heap);
-        if (heap->sets[HEAPS_COMMON].set)
-            heap_sums_add(&common, heap);
+        heap_sums_add(&all, &heap->summed);
+        if (heap->sets.of[HEAPS_COMMON].set)
+            heap_sums_add(&common, &heap->summed);
     }
     if (memcmp(&all, &arena->sets.sums, sizeof all) != 0 ||
         memcmp(&common, &arena->sets.common_sums, sizeof common) != 0)

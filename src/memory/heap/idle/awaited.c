@@ -202,14 +202,15 @@ void heap_await_locked(struct heap *heap)
     if (note_all_locked(heap, oldest) && (anchored || awaits_any(heap)))
         list_all_locked(heap, HEAP_AWAITS | (anchored ? HEAP_ANCHORED : 0));
     awaited_release_locked(heap);
-    if (heap->known & HEAP_ANCHORED && (!is_busy_locked(heap, &again, &anchored) || again < oldest))
+    if (heap->sets.known & HEAP_ANCHORED &&
+        (!is_busy_locked(heap, &again, &anchored) || again < oldest))
         heap_known_end_locked(heap, HEAP_AWAITS | HEAP_ANCHORED);
 }
 
 /* Whether the next search comes to the heap. */
 static bool is_over_locked(struct heap *heap)
 {
-    bool over = heap->known & HEAP_ANCHORED && atomic_load(&heap->arena->sets.unanchored);
+    bool over = heap->sets.known & HEAP_ANCHORED && atomic_load(&heap->arena->sets.unanchored);
     for (struct awaited *awaited = next_of(heap, NULL); awaited && !over;
          awaited = next_of(heap, awaited))
         over = awaited->mark && mark_query(awaited->mark) != TARN_ERROR_NOT_READY;
@@ -220,7 +221,7 @@ const char *awaited_contradiction_locked(struct heap *heap)
 {
     uint64_t oldest;
     bool anchored;
-    if (!heap->awaits.tree != !(heap->known & HEAP_AWAITS))
+    if (!heap->awaits.tree != !(heap->sets.known & HEAP_AWAITS))
         return "the heap awaits work, and that is not known of it; or the reverse";
     if (!heap->awaits.tree || store_is_held(heap->store) ||
         is_busy_locked(heap, &oldest, &anchored))
@@ -233,7 +234,7 @@ const char *awaited_contradiction_locked(struct heap *heap)
 static void give_again(struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    if (heap->known & HEAP_AWAITS)
+    if (heap->sets.known & HEAP_AWAITS)
         heap_known_end_locked(heap, HEAP_AWAITS | HEAP_ANCHORED);
     awaited_release_locked(heap);
     mutex_unlock(&heap->lock);

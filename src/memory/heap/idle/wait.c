@@ -327,7 +327,7 @@ void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, stru
         queue_insert(use);
         uses->pending++;
     }
-    if (heap->known)
+    if (heap->sets.known)
         heap_changed_locked(heap);
     heap->waiting.blocks++;
     heap->waiting.uses += uses->pending;
@@ -362,7 +362,7 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         hooks.debug_gone_locked(uses->watch);
     while (uses)
         uses = use_destroy(uses);
-    if (heap->known)
+    if (heap->sets.known)
         heap_changed_locked(heap);
     heap->waiting.blocks--;
     if (slab) {
