@@ -448,9 +448,9 @@ static void a_heap_places_as_before_when_its_plan_ends(void)
     OK(stream_find(leased, 0, &stream));
     struct heap *heap = heap_if_used(&((struct pool *)pool)->store, stream);
     mutex_lock(&heap->lock);
-    CHECK(heap->following && heap->saves);
+    CHECK(heap->following && heap->growths.saves);
     plan_end_locked(heap);
-    CHECK(!heap->following && !heap->saves);
+    CHECK(!heap->following && !heap->growths.saves);
     mutex_unlock(&heap->lock);
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));

@@ -414,7 +414,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
     if (!status) {
         bool small = growth->zone == ZONE_SMALL && !growth->spare;
         size_t most = small ? lesser(room, need + small_excess_locked(heap)) : room;
-        heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
+        heap->growths.saves = profile->saves || tied_piece_is_felt_locked(arena);
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_remove_locked(heap, growth->base);

@@ -21,7 +21,8 @@ static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t s
                                              start + size, &hole) != size)
         return TARN_ERROR_OUT_OF_MEMORY;
     reservation_take_hole(&heap->following->reservation, arena->granule, start, size);
-    heap->saves = true; /* memory outside the reservation keeps no more in place than it must */
+    heap->growths.saves =
+        true; /* memory outside the reservation keeps no more in place than it must */
     mutex_lock(&arena->lock);
     pieces_from_unmapped_locked(heap->store, size, size, pieces);
     mutex_unlock(&arena->lock);

@@ -7,7 +7,9 @@
  * A heap has zones, runs and spans (span.h). A free span may be reused on the heap's stream at
  * once. Its pieces may be unmapped, or serve another stream, only when it is idle (batches.h). A
  * freed block that other streams have used waits for them (uses.h). A heap may follow a plan
- * (following.h). Other code finds heaps in sets (sets.h). One lock, `lock`, protects a heap. */
+ * (following.h). Other code finds heaps in sets (sets.h). One lock, `lock`, protects a heap.
+ *
+ * Each part of a heap is a struct of its own, in the header of the code that keeps it. */
 #ifndef TARN_MEMORY_HEAP_H
 #define TARN_MEMORY_HEAP_H
 
@@ -17,7 +19,9 @@
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
 #include "memory/heap/caches.h"
+#include "memory/heap/growths.h"
 #include "memory/heap/hands.h"
+#include "memory/heap/heaps.h"
 #include "memory/heap/idle/batches.h"
 #include "memory/heap/idle/rest.h"
 #include "memory/heap/idle/uses.h"
@@ -34,20 +38,6 @@ struct offer;
 
 #define SLAB_CLASSES 40
 
-/* What the growths of a heap have done so far. The next growth decides by it (growth.c). All fields
- * are 0 when the heap begins a new life, and when it has given up all its memory. A member of the
- * heap, under its lock. */
-struct growths {
-    size_t gained;    /* bytes that growths created, or took from the unmapped pieces of the
-                         store */
-    size_t moved;     /* bytes that growths moved within the heap, or borrowed from heaps of other
-                         streams */
-    size_t returned;  /* bytes of the large zone's blocks that were freed */
-    size_t lent;      /* bytes that other heaps took from this one since its last growth that added
-                         memory */
-    unsigned regrets; /* growths that added memory while `lent` was not 0, at most REGRETS_MOST */
-};
-
 /* The memory of one pool for one stream, created at the first use of the stream in the pool
  * (heap_of()). Never destroyed: an empty heap whose stream is retired, or whose pool has ended, is
  * reused. `lock` protects every field, unless its comment names another lock. */
@@ -62,23 +52,16 @@ struct heap {
     bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
                      recorded */
     struct zones zones;
-    struct caches caches;        /* of all threads that use it */
+    struct caches caches;        /* of all threads that used the heap, also ended ones */
     struct waiting waiting;      /* freed blocks that other streams still use */
     struct awaits awaits;        /* the marks without whose end it has nothing to give */
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
     struct following *following; /* NULL: the heap follows no plan */
     struct growths growths;      /* what its growths have done so far */
-    bool saves;                  /* large blocks too go where they hold fewer pieces in place; each
-                                    growth decides */
     struct span_reserve reserve; /* unused span objects */
     struct batches batches;      /* which of its memory is idle */
     struct rest rest;            /* which of the heap's memory nobody has used for a while */
-
-    struct heap *next;                                /* arena lock: in the arena's list */
-    struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: in the list of its stream,
-                                                         until that is retired */
-    struct heap *next_unused;                         /* heaps_lock: in the queue of empty heaps to
-                                                         be reused */
+    struct heap_lists lists;     /* its places in lists of heaps; other locks (heaps.h) */
 
     struct memberships sets; /* by which other code finds it */
     struct summed summed;    /* what the sums and indices contain of it */
@@ -90,11 +73,6 @@ struct heap {
     struct hands hands;         /* the same for threads that compete */
 };
 
-/* The heap of a stream in a pool, created at its first use. */
-tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap);
-/* The same without creating it: NULL if there is none. */
-struct heap *heap_if_used(struct store *store, struct stream *stream);
-
 /* The value of a heap's stream, also after the stream was retired. Heap lock. */
 static inline tarn_stream heap_stream_value(const struct heap *heap)
 {
@@ -104,20 +82,6 @@ static inline tarn_stream heap_stream_value(const struct heap *heap)
         return stream_value(stream);
     return (tarn_stream)heap->incarnation << 32 | (stream ? stream->slot : 0);
 }
-
-/* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
-struct heap *heap_next(struct arena *arena, struct heap *heap);
-/* The store of a heap. It may change as soon as the call returns. */
-struct store *heap_store(struct heap *heap);
-/* Whether the heap's idle memory may be taken for a store (store_serves()). Takes the heap's
- * lock. */
-bool heap_serves(struct heap *heap, const struct store *wanting);
-
-/* heaps_stop() stops the fast paths of all heaps of an arena and the creation of heaps, until
- * heaps_go_on(). Between the two the caller holds every heap's lock. So it may not hold one before,
- * and takes only locks that come later in the order. */
-void heaps_stop(struct arena *arena);
-void heaps_go_on(struct arena *arena);
 
 /* A request after rounding. */
 struct request {
@@ -196,29 +160,5 @@ static inline bool span_idle_locked(const struct heap *heap, const struct span *
  * a heap that follows a plan they become holes (following.h). */
 void heap_unclaim(struct heap *heap, uintptr_t start, size_t size);
 void heap_unclaim_locked(struct heap *heap, uintptr_t start, size_t size);
-
-/* Retires the heaps of `stream` in all pools, so that other streams may use their memory. On
- * failure none is retired. */
-tarn_status heap_retire(struct stream *stream);
-
-/* Whether other heaps may take all its idle memory: its stream is retired, or its pool left
- * behind. */
-bool heap_is_left_behind_locked(const struct heap *heap);
-/* Closes the open batches of all heaps of a stream that is about to capture. During the capture no
- * mark can be recorded on it. */
-void heaps_learn(struct stream *stream);
-/* Marks a store as left behind and closes the fast paths of its heaps. From then on the default
- * pool may take their idle memory. */
-void heaps_leave_behind(struct store *store);
-/* Gives the heaps of a store that was left behind up for reuse, if all are empty. Returns whether
- * they are. */
-bool heaps_give_up(struct store *store);
-
-/* Closes the fast paths of all heaps of a device for good, before the last trim. */
-void heaps_close(struct arena *arena);
-/* The same because the device is lost. Takes the arena's lock; the caller may hold heaps' locks. */
-void heaps_lose(struct arena *arena);
-/* Makes the fast paths of all heaps follow a change of trace_is_on(). */
-void heaps_trace_turned(void);
 
 #endif

@@ -36,7 +36,7 @@ static struct heap *heap_create(struct arena *arena)
 struct heap *heap_next(struct arena *arena, struct heap *heap)
 {
     mutex_lock(&arena->lock);
-    struct heap *next = heap ? heap->next : arena->heaps;
+    struct heap *next = heap ? heap->lists.next : arena->heaps;
     mutex_unlock(&arena->lock);
     return next;
 }
@@ -72,15 +72,15 @@ static bool heap_is_empty_locked(struct heap *heap)
 static void unused_push_locked(struct heap *heap)
 {
     struct arena *arena = heap->arena;
-    heap->next_unused = NULL;
-    *(arena->unused_last ? &arena->unused_last->next_unused : &arena->unused_first) = heap;
+    heap->lists.next_unused = NULL;
+    *(arena->unused_last ? &arena->unused_last->lists.next_unused : &arena->unused_first) = heap;
     arena->unused_last = heap;
 }
 
 static struct heap *unused_pop_locked(struct arena *arena)
 {
     struct heap *heap = arena->unused_first;
-    arena->unused_first = heap->next_unused;
+    arena->unused_first = heap->lists.next_unused;
     if (!arena->unused_first)
         arena->unused_last = NULL;
     return heap;
@@ -110,20 +110,20 @@ static struct heap *heap_unused_locked(struct arena *arena)
 static void stream_enter_locked(struct heap *heap)
 {
     struct heap *next = heap->stream->heaps;
-    heap->previous_of_stream = NULL;
-    heap->next_of_stream = next;
+    heap->lists.previous_of_stream = NULL;
+    heap->lists.next_of_stream = next;
     if (next)
-        next->previous_of_stream = heap;
+        next->lists.previous_of_stream = heap;
     heap->stream->heaps = heap;
 }
 
 static void stream_leave_locked(struct heap *heap)
 {
-    struct heap *next = heap->next_of_stream, *previous = heap->previous_of_stream;
+    struct heap *next = heap->lists.next_of_stream, *previous = heap->lists.previous_of_stream;
     if (next)
-        next->previous_of_stream = previous;
+        next->lists.previous_of_stream = previous;
     if (previous)
-        previous->next_of_stream = next;
+        previous->lists.next_of_stream = next;
     else
         heap->stream->heaps = next;
 }
@@ -221,7 +221,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     batches_begin_locked(heap);
     heap->rest = (struct rest){0};
     heap->growths = (struct growths){0};
-    heap->saves = false;
+    heap->growths.saves = false;
     heap->sets.news = 0;
     if (!left_behind)
         caches_open_locked(heap);
@@ -230,7 +230,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     stream_enter_locked(heap);
     if (fresh) {
         mutex_lock(&arena->lock);
-        heap->next = arena->heaps;
+        heap->lists.next = arena->heaps;
         arena->heaps = heap;
         mutex_unlock(&arena->lock);
     }
@@ -275,7 +275,7 @@ tarn_status heap_retire(struct stream *stream)
 {
     tarn_status status = TARN_OK;
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = stream->heaps; heap && !status; heap = heap->next_of_stream) {
+    for (struct heap *heap = stream->heaps; heap && !status; heap = heap->lists.next_of_stream) {
         mutex_lock(&heap->lock);
         status = batches_end_prepare_locked(heap);
         mutex_unlock(&heap->lock);
@@ -363,7 +363,7 @@ bool heaps_give_up(struct store *store)
 void heaps_stop(struct arena *arena)
 {
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
         mutex_lock(&heap->lock);
         parked_pause_locked(heap);
         caches_stop_locked(&heap->caches);
@@ -372,7 +372,7 @@ void heaps_stop(struct arena *arena)
 
 void heaps_go_on(struct arena *arena)
 {
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
         caches_go_on_locked(&heap->caches);
         parked_go_on_locked(heap);
         mutex_unlock(&heap->lock);
@@ -392,7 +392,7 @@ void heaps_close(struct arena *arena)
 void heaps_lose(struct arena *arena)
 {
     mutex_lock(&arena->lock); /* protects the list; the caller may hold heaps' locks */
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
         (void)stack_set_parks(&heap->parked, false); /* what is parked stays so until a flush */
         caches_lose(&heap->caches);
     }

@@ -291,7 +291,7 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
 {
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
-    bool either = span->zone == ZONE_SMALL || heap->saves;
+    bool either = span->zone == ZONE_SMALL || heap->growths.saves;
     if (!either || span->size < arena->granule || !heap->store->kind.pieces)
         return low;
     high -= (span->start + high) & (alignment - 1);
@@ -421,7 +421,7 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
     size_t least = most + 1;
     for (int tries = 0; node && tries < ASIDE_TRIES && least; tries++, node = tree_next(node)) {
         struct span *span = SPAN_OF(node);
-        if (!heap->saves && zone_of(span->size) == ZONE_LARGE)
+        if (!heap->growths.saves && zone_of(span->size) == ZONE_LARGE)
             break;
         if (span->size - size < padding(span, alignment))
             continue;

@@ -284,7 +284,7 @@ void plan_end_locked(struct heap *heap)
     if (!follower)
         return;
     heap->following = NULL;
-    heap->saves = false; /* the next growth decides */
+    heap->growths.saves = false; /* the next growth decides */
     reservation_end(&follower->following.reservation, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))

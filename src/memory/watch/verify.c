@@ -367,7 +367,7 @@ tarn_status arena_verify(struct arena *arena)
            left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
         tarn_status status = heap_verify(heap);
         if (!status)
             status = sets_verify(heap);
