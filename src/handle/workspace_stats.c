@@ -7,7 +7,7 @@
 #include "handle/handle.h"
 #include "memory/settings/config.h"
 
-static mutex stats_lock = MUTEX_INITIALIZER(LOCK_WORKSPACE_STATS);
+static mutex stats_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
 
 void workspace_count_made(const struct workspace *workspace)

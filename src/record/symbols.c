@@ -41,7 +41,7 @@ struct dw {
 };
 
 static struct dw dw; /* symbols_lock until `looked` */
-static mutex symbols_lock = MUTEX_INITIALIZER(LOCK_SYMBOLS);
+static mutex symbols_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static atomic_bool looked;
 
 struct symbols {

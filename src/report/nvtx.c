@@ -39,7 +39,7 @@ static int by_start(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-static mutex told_lock = MUTEX_INITIALIZER(LOCK_TOLD); /* protects the tree */
+static mutex told_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* protects the tree */
 static struct tree heaps = {.order = by_start};
 static struct object_pool heap_objects = OBJECT_POOL(struct heap_told);
 

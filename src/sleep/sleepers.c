@@ -29,7 +29,7 @@ struct sleeper {
 
 /* Protects the list. `refused` and `in_part` belong to the thread that changes the state of the
  * sleep. */
-static mutex sleepers_lock = MUTEX_INITIALIZER(LOCK_SLEEPERS);
+static mutex sleepers_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct sleeper *sleepers;
 static tarn_sleeper last_number;
 static struct object_pool sleeper_objects = OBJECT_POOL(struct sleeper);

@@ -40,7 +40,7 @@ bool copiers_start(struct copiers *copiers, unsigned threads)
 {
     unsigned most = processors();
     memset(copiers, 0, sizeof *copiers);
-    mutex_init(&copiers->copiers_lock, LOCK_COPIERS);
+    mutex_init(&copiers->copiers_lock, LOCK_LEAF);
     pthread_cond_init(&copiers->handed_out, NULL);
     pthread_cond_init(&copiers->done, NULL);
     if (most > COPIERS_MOST)

@@ -110,8 +110,6 @@ static bool has_rank(enum lock_rank rank)
  * creation of others, and so other threads from doing the same. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
-    if (before >= LOCK_FIRST_LEAF && rank <= LOCK_LAST_LEAF)
-        return false;
     return before < rank || (before == rank && rank == LOCK_HEAP && has_rank(LOCK_HEAPS));
 }
 

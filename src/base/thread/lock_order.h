@@ -3,8 +3,8 @@
 
 /* All locks of the library and of its simulated devices, in the one order in which they are taken.
  * A lock is taken only while holding locks that come before it, and no lock of its own rank. One
- * exception: the holder of `heaps_lock` may take the locks of several heaps. No leaf is taken under
- * another leaf. A try may violate the order, as it does not wait.
+ * exception: the holder of `heaps_lock` may take the locks of several heaps. A try may violate the
+ * order, as it does not wait.
  *
  * No lock is held over a wait, a driver call that may wait, a call of the loader, or a callback.
  * The row of a lock names its exceptions. scripts/check-locks compares the list with the
@@ -135,34 +135,7 @@
     X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                       \
     X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                              \
       "debug mode's reports that wait for the caller's function, which is called without it")      \
-    /* The leaves. */                                                                              \
-    X(CONFIG, "config_lock (config.c)",                                                            \
-      "the settings in force, and the list of what learns of a change, without it")                \
-    X(SLEEPERS, "sleepers_lock (sleepers.c)",                                                      \
-      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                    \
-    X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                        \
-    X(SETS, "an arena's sets.lock (arena.h)",                                                      \
-      "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)")          \
-    X(CACHES, "a heap's caches.lock (heap/caches.h)",                                              \
-      "its caches, for code that looks at them without the heap's lock")                           \
-    X(SEGMENTS, "segments_lock (segment.c)",                                                       \
-      "the table of plain segments, entries of pages that they share")                             \
-    X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
-    X(RANGES, "range_set_lock (memory/range/set.c)", "which ranges there are")                     \
-    X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
-    X(KEEP, "a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")       \
-    X(KEEP_PIPE, "pipe_lock (memory/keep/pipe.c)",                                                 \
-      "the making of the pipe that an owner of kept pools watches")                                \
-    X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
-    X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
-    X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \
-    X(NVML, "nvml_lock (cuda_monitor.c)",                                                          \
-      "publishes to all threads the functions of NVML that one has found")                         \
-    X(SYMBOLS, "symbols_lock (symbols.c)",                                                         \
-      "publishes to all threads the functions of libdw that one has found")                        \
-    X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                             \
-      "the copies that threads are still to make; not held over a copy")                           \
-    X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")   \
+    X(LEAF, "a leaf", "see LEAF_LIST. Not taken under another leaf")                               \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")     \
     X(SPIN, "the counters' lock (counters.h)",                                                     \
       "the counters of an arena and of its pools, and which parts are open; a spinlock, taken "    \
@@ -171,14 +144,41 @@
       "what a heap counts by itself, which of its blocks with a span are live, its parked "        \
       "spans; a spinlock, taken under any, the counters' lock too")
 
+/* The locks of the rank LEAF: the lock with its file, what it protects. Under one, code takes only
+ * an object pool's lock and spinlocks. */
+#define LEAF_LIST(X)                                                                      \
+    X("config_lock (config.c)",                                                           \
+      "the settings in force, and the list of what learns of a change, without it")       \
+    X("sleepers_lock (sleepers.c)",                                                       \
+      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")           \
+    X("a store's lookup (arena.h)", "its table of heaps by stream")                       \
+    X("an arena's sets.lock (arena.h)",                                                   \
+      "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)") \
+    X("a heap's caches.lock (heap/caches.h)",                                             \
+      "its caches, for code that looks at them without the heap's lock")                  \
+    X("segments_lock (segment.c)",                                                        \
+      "the table of plain segments, entries of pages that they share")                    \
+    X("imports_lock (import.c)", "which shares are imported")                             \
+    X("range_set_lock (memory/range/set.c)", "which ranges there are")                    \
+    X("imported_lock (pool_import.c)", "which segments an imported pool has, and where")  \
+    X("a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")    \
+    X("pipe_lock (memory/keep/pipe.c)",                                                   \
+      "the making of the pipe that an owner of kept pools watches")                       \
+    X("leaves_lock (map.c)", "the making of the page map's leaves")                       \
+    X("stats_lock (workspace_stats.c)", "the sums of workspaces")                         \
+    X("told_lock (nvtx.c)", "the segments reported to a tool, without it")                \
+    X("nvml_lock (cuda_monitor.c)",                                                       \
+      "publishes to all threads the functions of NVML that one has found")                \
+    X("symbols_lock (symbols.c)",                                                         \
+      "publishes to all threads the functions of libdw that one has found")               \
+    X("copiers_lock (base/thread/copiers.h)",                                             \
+      "the copies that threads are still to make; not held over a copy")                  \
+    X("names_lock (debug/report.c)", "the names of frames in debug mode's reports")
+
 enum lock_rank {
 #define X(rank, name, protects) LOCK_##rank,
     LOCK_LIST(X)
 #undef X
 };
-
-/* The first and the last leaf. */
-#define LOCK_FIRST_LEAF LOCK_CONFIG
-#define LOCK_LAST_LEAF LOCK_DEBUG_NAMES
 
 #endif

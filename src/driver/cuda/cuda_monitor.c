@@ -34,7 +34,7 @@ struct nvml {
 static struct nvml nvml;
 enum { UNTRIED, THERE, MISSING };
 static atomic_int state;                               /* THERE: `nvml` is complete */
-static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_NVML); /* held while `nvml` is filled */
+static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* held while `nvml` is filled */
 
 /* Several threads may search at the same time, and find the same. No thread waits for another,
  * which may be waiting for the loader. */

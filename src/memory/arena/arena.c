@@ -75,7 +75,7 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->arena = arena;
     store->counters = counters;
     store->limit = SIZE_MAX;
-    mutex_init(&store->lookup, LOCK_LOOKUP);
+    mutex_init(&store->lookup, LOCK_LEAF);
     bool plain = !arena->device->properties.virtual_memory || arena->plain ||
                  segments == CONFIG_SEGMENTS_PLAIN || segments == CONFIG_SEGMENTS_EXACT ||
                  (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
@@ -203,7 +203,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock, LOCK_ARENA);
-    mutex_init(&arena->sets.lock, LOCK_SETS);
+    mutex_init(&arena->sets.lock, LOCK_LEAF);
     shared_init(&arena->mapping, LOCK_MAPPING);
     shared_init(&arena->moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);

@@ -11,7 +11,7 @@
 
 _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 static atomic_uint_fast64_t leaf_bytes;
-static mutex leaves_lock = MUTEX_INITIALIZER(LOCK_LEAVES);
+static mutex leaves_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 
 static tarn_status leaf_make(size_t index)
 {

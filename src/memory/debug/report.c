@@ -77,7 +77,7 @@ struct frame_name {
     char text[200];
 };
 
-static mutex names_lock = MUTEX_INITIALIZER(LOCK_DEBUG_NAMES);
+static mutex names_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct frame_name *names; /* NAMES entries under names_lock, from the first report on; NULL
                                     before */
 

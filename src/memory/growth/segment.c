@@ -30,7 +30,7 @@ static int by_start(const struct tree_node *a, const struct tree_node *b)
     return x < y ? -1 : x > y;
 }
 
-static mutex segments_lock = MUTEX_INITIALIZER(LOCK_SEGMENTS);
+static mutex segments_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct tree table = {.order = by_start}; /* table lock */
 
 static bool ends_after(const struct tree_node *node, uint64_t address)

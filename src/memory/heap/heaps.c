@@ -26,7 +26,7 @@ static struct heap *heap_create(struct arena *arena)
         return NULL;
     }
     mutex_init(&heap->lock, LOCK_HEAP);
-    mutex_init(&heap->caches.lock, LOCK_CACHES);
+    mutex_init(&heap->caches.lock, LOCK_LEAF);
     atomic_init(&heap->caches.resting, true);
     heap->arena = arena;
     heap->number = atomic_fetch_add(&numbers, 1);

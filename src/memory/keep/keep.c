@@ -190,7 +190,7 @@ static tarn_status keep_make(struct device *device, const char *name,
     if (!keep)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
-    mutex_init(&keep->lock, LOCK_KEEP);
+    mutex_init(&keep->lock, LOCK_LEAF);
     keep->seals.order = seals_by_offset;
     keep->device = device;
     keep->reads = options->read;

@@ -18,9 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mutex pipe_lock = MUTEX_INITIALIZER(LOCK_KEEP_PIPE); /* of the others */
-static int seen = -1, held = -1;                            /* the owner's end, and the process's */
-static ino_t number;                                        /* of the pipe */
+static mutex pipe_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* of the others */
+static int seen = -1, held = -1;                       /* the owner's end, and the process's */
+static ino_t number;                                   /* of the pipe */
 static pid_t maker;
 
 static bool is_end(int file)

@@ -13,7 +13,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex range_set_lock = MUTEX_INITIALIZER(LOCK_RANGES);
+static mutex range_set_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct tree ranges = {.order = by_address};
 static atomic_size_t range_count; /* in the set; read without the lock */
 static uint64_t range_numbers;    /* range_set_lock: given so far */

@@ -27,7 +27,7 @@ struct copy {
 
 _Atomic(const struct memory_config *) memory_config_now = &memory_config_defaults;
 
-static mutex config_lock = MUTEX_INITIALIZER(LOCK_CONFIG);
+static mutex config_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct object_pool copies = OBJECT_POOL(struct copy);
 static struct copy *first_copy;        /* under the lock */
 static atomic_bool noted[CONFIG_KEYS]; /* the log already says that the key has no effect */

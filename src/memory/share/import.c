@@ -39,7 +39,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex imports_lock = MUTEX_INITIALIZER(LOCK_IMPORTS); /* protects the set; a leaf */
+static mutex imports_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* protects the set */
 static struct tree imports = {.order = by_address};
 static atomic_size_t import_count; /* size of the set; read without the lock */
 static uint64_t import_numbers;    /* imports_lock: given so far */

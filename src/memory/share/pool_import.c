@@ -37,7 +37,7 @@ struct tarn_imported_pool {
 };
 
 static struct object_pool imported_pools = OBJECT_POOL_NAMED(struct tarn_imported_pool);
-static mutex imported_lock = MUTEX_INITIALIZER(LOCK_IMPORTED);
+static mutex imported_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 
 static tarn_status imported_known(const struct tarn_imported_pool *imported)
 {
