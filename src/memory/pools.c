@@ -296,7 +296,7 @@ static size_t reserved_by_others(struct arena *arena)
     pools_collect(arena);
     mutex_lock(&arena->lock);
     size_t bytes = arena->reserved - arena->store.reserved - arena->uncached.reserved;
-    for (struct store *store = arena->pools.left_first; store; store = store->next_left)
+    for (struct store *store = arena->pools.left_first; store; store = store->lists.next_left)
         bytes -= store->reserved;
     mutex_unlock(&arena->lock);
     return bytes;

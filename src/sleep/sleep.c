@@ -166,7 +166,7 @@ static size_t pools_there(void)
         if (!arena)
             continue;
         mutex_lock(&arena->lock);
-        for (struct store *store = arena->pools.list; store; store = store->next)
+        for (struct store *store = arena->pools.list; store; store = store->lists.next)
             count++;
         mutex_unlock(&arena->lock);
     }
@@ -189,7 +189,7 @@ static tarn_status list_make(void)
             continue;
         mutex_lock(&arena->lock);
         for (struct store *store = arena->pools.list; store && sleeping.count < room;
-             store = store->next) {
+             store = store->lists.next) {
             struct pool *pool = pool_of_store(store);
             if (pool && pool_retain(pool))
                 sleeping.members[sleeping.count++] = (struct member){.pool = pool};

@@ -271,7 +271,7 @@ static uint64_t ghost_bytes(struct arena *arena)
 static uint64_t cached_bytes(const struct arena *arena)
 {
     uint64_t bytes = arena->store.unmapped.bytes;
-    for (const struct store *store = arena->pools.list; store; store = store->next)
+    for (const struct store *store = arena->pools.list; store; store = store->lists.next)
         bytes += store->unmapped.bytes;
     return bytes;
 }

@@ -151,7 +151,7 @@
       "the settings in force, and the list of what learns of a change, without it")       \
     X("sleepers_lock (sleepers.c)",                                                       \
       "the list of sleepers, but not `refused`, `in_part`; not over callbacks")           \
-    X("a store's lookup (arena.h)", "its table of heaps by stream")                       \
+    X("a store's heaps.lookup (arena.h)", "its table of heaps by stream")                 \
     X("an arena's sets.lock (arena.h)",                                                   \
       "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)") \
     X("a heap's caches.lock (heap/caches.h)",                                             \

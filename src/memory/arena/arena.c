@@ -75,7 +75,7 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->arena = arena;
     store->counters = counters;
     store->limit = SIZE_MAX;
-    mutex_init(&store->lookup, LOCK_LEAF);
+    mutex_init(&store->heaps.lookup, LOCK_LEAF);
     bool plain = !arena->device->properties.virtual_memory || arena->plain ||
                  segments == CONFIG_SEGMENTS_PLAIN || segments == CONFIG_SEGMENTS_EXACT ||
                  (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
@@ -107,7 +107,7 @@ static void arena_configure(struct arena *arena)
         arena->configured = arena->limit = limit;
     counters_max_split(&arena->counters, store_max_split(&arena->store));
     counters_max_split(&arena->own, store_max_split(&arena->store));
-    for (const struct store *store = arena->pools.list; store; store = store->next)
+    for (const struct store *store = arena->pools.list; store; store = store->lists.next)
         counters_max_split(store->counters, store_max_split(store));
     mutex_unlock(&arena->lock);
 }
@@ -368,7 +368,7 @@ bool arena_finish(struct arena *arena)
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     tables_unmap(arena, granules(arena));
-    pages_free(arena->uncached.heaps, arena->uncached.heap_slots * sizeof(struct heap *));
+    pages_free(arena->uncached.heaps.of, arena->uncached.heaps.slots * sizeof(struct heap *));
     shared_finish(&arena->moving);
     shared_finish(&arena->mapping);
     mutex_finish(&arena->lock);

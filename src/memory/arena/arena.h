@@ -108,6 +108,44 @@ struct stillness {
     bool still;     /* no move was in progress then */
 };
 
+/* A store's places among the arena's pools (arena_pools, below). Under the arena's lock. */
+struct store_lists {
+    struct store *next, *previous; /* all pools */
+    struct tree_node by_id;
+    struct store *next_left, *previous_left; /* those left behind */
+    struct store *next_ended; /* in the stack of those without references that are not left behind
+                                 yet */
+};
+
+/* The heaps of a store by stream (heap/heaps.c). That of the default pool is empty, because its
+ * heaps are in `struct stream`. */
+struct heap_table {
+    mutex lookup;     /* a leaf. A change of `of` or `slots` needs heaps_lock too; either is enough
+                         to read them */
+    struct heap **of; /* by the stream's slot */
+    unsigned slots;
+};
+
+/* The sets of a store's heaps, and what its heaps contain in all, as `arena_sets` has it of a
+ * device. What is not atomic is under the arena's `sets.lock`. */
+struct store_sets {
+    struct heap_set all;         /* also those of retired streams */
+    struct heap_set lenders;     /* heaps in which a whole piece may be free */
+    struct heap_set retired;     /* heaps of retired streams that may have memory */
+    struct heap_set givers;      /* heaps that may have something for others; empty if the store
+                                    serves every store */
+    struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
+    struct heap_set aside;       /* heaps whose offers a search has set aside, because the store was
+                                    held (heap/help.c) */
+    atomic_bool is_aside;        /* `aside` may have heaps */
+    atomic_bool told;            /* the store is in the arena's stack `sets.told`, */
+    struct store *next_told;     /* and this is the next there */
+    struct tree summed;          /* heaps with free memory, by their longest free span */
+    struct tree aged;            /* heaps with free large segments, by the one that has been free
+                                    the longest */
+    struct heap_sums sums;       /* over all its heaps */
+};
+
 /* A pool's share of the arena: its pieces, wherever they are, or its plain segments (segment.h).
  * The store of the device's default pool is a member of the arena. Fields without a lock are
  * constant from the moment the store can be reached. */
@@ -133,13 +171,7 @@ struct store {
     uint64_t segments;             /* arena lock; only if runs are one piece each: how many were
                                       ever created */
 
-    /* Arena lock: the arena's list of pools, its table, and its list of pools left behind. */
-    struct store *next, *previous;
-    struct tree_node by_id;
-    struct store *next_left, *previous_left;
-    struct store *next_ended; /* in the arena's stack of pools without references that are not left
-                                 behind yet */
-    struct store *next_told;  /* the next in the arena's stack `sets.told` */
+    struct store_lists lists; /* its places among the arena's pools */
 
     unsigned idle_release;   /* ms, as tarn_pool_options has it */
     atomic_uint holds;       /* graphs and open captures that use its addresses */
@@ -147,25 +179,8 @@ struct store {
                                 the default pool */
     atomic_bool suspended;   /* its addresses have no memory (suspend.c) */
 
-    mutex lookup;        /* of `heaps` and `heap_slots`; a leaf */
-    struct heap **heaps; /* by stream slot; NULL in the default pool's store, whose heaps are in
-                            `struct stream` */
-    unsigned heap_slots;
-    struct heap_set all;     /* its heaps, also those of retired streams */
-    struct heap_set lenders; /* its heaps in which a whole piece may be free */
-    struct heap_set retired; /* its heaps of retired streams that may have memory */
-    struct heap_set givers;  /* its heaps that may have something for others; empty if the store
-                                serves every store */
-    struct heap_set aside;   /* its heaps whose offers a search has set aside, because the store was
-                                held (heap/help.c) */
-    atomic_bool is_aside;    /* `aside` may have heaps */
-    atomic_bool told;        /* it is in the arena's stack `sets.told` */
-    struct tree summed;      /* sets.lock: its heaps with free memory, by their longest free span */
-    struct tree aged;        /* sets.lock: its heaps with free large segments, by the one that has
-                                been free the longest */
-    struct heap_sums sums;   /* sets.lock: sums over its heaps */
-
-    struct awaited_tree awaited; /* of its heaps that would be among `givers`, and await work */
+    struct heap_table heaps; /* by stream */
+    struct store_sets sets;  /* its heaps by what they have, and what all of them have */
 };
 
 /* The private pools of a device. What is not atomic is under the arena's lock. */

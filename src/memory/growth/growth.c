@@ -585,7 +585,7 @@ static void growth_borrow(struct growth *growth)
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
     size_t before = growth->pieces.bytes, wanted = before + growth->create;
-    struct heap_walk walk = {.arena = arena, .set = &heap->store->lenders};
+    struct heap_walk walk = {.arena = arena, .set = &heap->store->sets.lenders};
     while (growth->pieces.bytes < wanted &&
            wanted - growth->pieces.bytes >= least_loan(growth, 0) && heap_walk_next(&walk)) {
         size_t given = 0, missing = wanted - growth->pieces.bytes;

@@ -144,32 +144,32 @@ struct heap *heap_if_used(struct store *store, struct stream *stream)
     struct heap *heap = NULL;
     if (store == &store->arena->store)
         return atomic_load_explicit(&stream->heap, memory_order_acquire);
-    mutex_lock(&store->lookup);
-    if (stream->slot < store->heap_slots)
-        heap = store->heaps[stream->slot];
-    mutex_unlock(&store->lookup);
+    mutex_lock(&store->heaps.lookup);
+    if (stream->slot < store->heaps.slots)
+        heap = store->heaps.of[stream->slot];
+    mutex_unlock(&store->heaps.lookup);
     return heap;
 }
 
 /* Makes room for heap_enter() in the table. */
 static tarn_status heap_enter_prepare(struct store *store, const struct stream *stream)
 {
-    unsigned slots = store->heap_slots ? store->heap_slots : 8;
-    if (store == &store->arena->store || stream->slot < store->heap_slots)
+    unsigned slots = store->heaps.slots ? store->heaps.slots : 8;
+    if (store == &store->arena->store || stream->slot < store->heaps.slots)
         return TARN_OK;
     while (slots <= stream->slot)
         slots *= 2;
     struct heap **table = pages_alloc(slots * sizeof *table);
     if (!table)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool's table of heaps");
-    mutex_lock(&store->lookup);
-    struct heap **before = store->heaps;
-    size_t bytes = store->heap_slots * sizeof *table;
+    mutex_lock(&store->heaps.lookup);
+    struct heap **before = store->heaps.of;
+    size_t bytes = store->heaps.slots * sizeof *table;
     if (before)
         memcpy(table, before, bytes);
-    store->heaps = table;
-    store->heap_slots = slots;
-    mutex_unlock(&store->lookup);
+    store->heaps.of = table;
+    store->heaps.slots = slots;
+    mutex_unlock(&store->heaps.lookup);
     pages_free(before, bytes);
     return TARN_OK;
 }
@@ -180,9 +180,9 @@ static void heap_enter(struct store *store, struct stream *stream, struct heap *
         atomic_store_explicit(&stream->heap, heap, memory_order_release);
         return;
     }
-    mutex_lock(&store->lookup);
-    store->heaps[stream->slot] = heap;
-    mutex_unlock(&store->lookup);
+    mutex_lock(&store->heaps.lookup);
+    store->heaps.of[stream->slot] = heap;
+    mutex_unlock(&store->heaps.lookup);
 }
 
 static tarn_status heap_make_locked(struct store *store, struct stream *stream,

@@ -144,8 +144,8 @@ void heaps_sum_helpers(struct arena *arena)
 static void put_back(struct store *store)
 {
     struct tree_node *node;
-    atomic_store(&store->is_aside, false);
-    while ((node = tree_first(&store->aside.heaps))) {
+    atomic_store(&store->sets.is_aside, false);
+    while ((node = tree_first(&store->sets.aside.heaps))) {
         struct heap *heap = HEAP_OF(node);
         heap_enter_aside(heap, NULL);
         list_all(heap);
@@ -157,7 +157,7 @@ static void set_aside(struct heap *heap, struct store *store)
 {
     unlist_all(heap);
     heap_enter_aside(heap, store);
-    atomic_store(&store->is_aside, true);
+    atomic_store(&store->sets.is_aside, true);
     if (!atomic_load(&store->holds)) /* the hold ended meanwhile, and did not see this */
         put_back(store);
 }
@@ -165,10 +165,10 @@ static void set_aside(struct heap *heap, struct store *store)
 void help_tell(struct store *store)
 {
     struct arena *arena = store->arena;
-    if (!atomic_load(&store->is_aside) || atomic_exchange(&store->told, true))
+    if (!atomic_load(&store->sets.is_aside) || atomic_exchange(&store->sets.told, true))
         return;
-    store->next_told = atomic_load(&arena->sets.told);
-    while (!atomic_compare_exchange_weak(&arena->sets.told, &store->next_told, store))
+    store->sets.next_told = atomic_load(&arena->sets.told);
+    while (!atomic_compare_exchange_weak(&arena->sets.told, &store->sets.next_told, store))
         ;
 }
 
@@ -177,8 +177,9 @@ void help_return_locked(struct arena *arena)
     struct store *store =
         atomic_load(&arena->sets.told) ? atomic_exchange(&arena->sets.told, NULL) : NULL;
     while (store) {
-        struct store *next = store->next_told;
-        atomic_store(&store->told, false); /* before `holds` is read: an end from now on tells */
+        struct store *next = store->sets.next_told;
+        atomic_store(&store->sets.told,
+                     false); /* before `holds` is read: an end from now on tells */
         mutex_lock(&arena->sets.lock);
         if (!atomic_load(&store->holds))
             put_back(store);

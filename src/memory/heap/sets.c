@@ -98,7 +98,7 @@ static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind k
 struct heap *heap_next_of(struct store *store, const struct heap *heap)
 {
     mutex_lock(&store->arena->sets.lock);
-    struct heap *next = next_locked(&store->all, HEAPS_OF_STORE, heap);
+    struct heap *next = next_locked(&store->sets.all, HEAPS_OF_STORE, heap);
     store->arena->sets.looks += next != NULL;
     mutex_unlock(&store->arena->sets.lock);
     return next;
@@ -114,7 +114,7 @@ struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
     mutex_lock(&arena->sets.lock);
-    struct heap *own = next_locked(&wanting->all, HEAPS_OF_STORE, heap);
+    struct heap *own = next_locked(&wanting->sets.all, HEAPS_OF_STORE, heap);
     struct heap *common = next_locked(&arena->sets.common, HEAPS_COMMON, heap);
     arena->sets.looks += own || common;
     mutex_unlock(&arena->sets.lock);
@@ -131,7 +131,7 @@ struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
     struct arena *arena = wanting->arena;
     bool others = store_gives_itself_nothing(wanting);
     mutex_lock(&arena->sets.lock);
-    struct heap *own = others ? NULL : next_locked(&wanting->givers, HEAPS_GIVING, heap);
+    struct heap *own = others ? NULL : next_locked(&wanting->sets.givers, HEAPS_GIVING, heap);
     struct heap *common = next_locked(&arena->sets.givers, HEAPS_GIVING, heap);
     arena->sets.looks += own || common;
     mutex_unlock(&arena->sets.lock);
@@ -188,7 +188,7 @@ struct heap *heap_walk_next(struct heap_walk *walk)
 
 void heap_enter_aside(struct heap *heap, struct store *store)
 {
-    enter(heap, HEAPS_ASIDE, store ? &store->aside : NULL);
+    enter(heap, HEAPS_ASIDE, store ? &store->sets.aside : NULL);
 }
 
 /* Updates the sets that depend on what is known of a heap. */
@@ -196,7 +196,7 @@ static void enter_known(struct heap *heap, bool unused)
 {
     struct arena *arena = heap->arena;
     struct heap_set *givers =
-        store_is_common(heap->store) ? &arena->sets.givers : &heap->store->givers;
+        store_is_common(heap->store) ? &arena->sets.givers : &heap->store->sets.givers;
     bool helps = store_has(heap->store, STORE_HELPS);
     struct heap_set *changed = helps ? &arena->sets.changed_helpers : &arena->sets.changed;
     bool gives = !unused && !(heap->sets.known & (HEAP_BARE | HEAP_AWAITS));
@@ -238,7 +238,7 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     struct arena *arena = heap->arena;
     bool behind = atomic_load(&store->left_behind), common = !unused && store_is_common(store);
     struct heap_set *nobodys = behind          ? &arena->sets.abandoned
-                               : heap->retired ? &store->retired
+                               : heap->retired ? &store->sets.retired
                                                : NULL;
     heap->sets.lends = heap->sets.lends && !unused;
     heap->sets.known &= ~(unsigned)(HEAP_AWAITS | HEAP_ANCHORED);
@@ -247,12 +247,12 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
         heap_offer_end(heap);
         heap->sets.known = 0;
     }
-    enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
+    enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->sets.all);
     if (common != !!heap->sets.of[HEAPS_COMMON].set)
         heap_sums_are_common(arena, &heap->summed, common);
     enter(heap, HEAPS_COMMON, common ? &arena->sets.common : NULL);
     enter_known(heap, unused);
-    enter(heap, HEAPS_LENDING, heap->sets.lends ? &store->lenders : NULL);
+    enter(heap, HEAPS_LENDING, heap->sets.lends ? &store->sets.lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
     if (unused || heap->retired)
         unmarked_leave(heap);
@@ -266,7 +266,7 @@ void heap_news_locked(struct heap *heap, size_t size)
     heap->sets.lends = heap->sets.lends || size >= heap->arena->granule;
     mutex_lock(&heap->arena->sets.lock);
     if (heap->sets.lends)
-        enter(heap, HEAPS_LENDING, &heap->store->lenders);
+        enter(heap, HEAPS_LENDING, &heap->store->sets.lenders);
     if (!heap->retired)
         unmarked_enter(heap);
     mutex_unlock(&heap->arena->sets.lock);

@@ -157,18 +157,18 @@ static void set_gives_locked(struct heap *heap, const struct heap_gives *gives)
     struct summed *summed = &heap->summed;
     mutex_lock(&arena->sets.lock);
     replace(&arena->sets.sums, &summed->gives.sums, &gives->sums);
-    replace(&store->sums, &summed->gives.sums, &gives->sums);
+    replace(&store->sets.sums, &summed->gives.sums, &gives->sums);
     if (heap->sets.of[HEAPS_COMMON].set)
         replace(&arena->sets.common_sums, &summed->gives.sums, &gives->sums);
     if (summed->gives.longest)
-        tree_remove(&store->summed, &summed->by_longest);
+        tree_remove(&store->sets.summed, &summed->by_longest);
     if (summed->gives.sums.segments)
-        tree_remove(&store->aged, &summed->by_oldest);
+        tree_remove(&store->sets.aged, &summed->by_oldest);
     summed->gives = *gives;
     if (gives->longest)
-        tree_insert_by(&store->summed, &summed->by_longest, is_shorter);
+        tree_insert_by(&store->sets.summed, &summed->by_longest, is_shorter);
     if (gives->sums.segments)
-        tree_insert_by(&store->aged, &summed->by_oldest, is_older);
+        tree_insert_by(&store->sets.aged, &summed->by_oldest, is_older);
     mutex_unlock(&arena->sets.lock);
 }
 
@@ -227,8 +227,8 @@ void heaps_sum(struct arena *arena)
 struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest)
 {
     mutex_lock(&arena->sets.lock);
-    struct heap_sums sums = store ? store->sums : arena->sets.sums;
-    struct tree_node *last = store ? tree_last(&store->summed) : NULL;
+    struct heap_sums sums = store ? store->sets.sums : arena->sets.sums;
+    struct tree_node *last = store ? tree_last(&store->sets.summed) : NULL;
     *longest = last ? BY_LONGEST(last)->summed.gives.longest : 0;
     mutex_unlock(&arena->sets.lock);
     return sums;
@@ -240,7 +240,7 @@ struct heap_sums heaps_sums_serving(struct store *wanting, bool own)
     mutex_lock(&wanting->arena->sets.lock);
     struct heap_sums sums = wanting->arena->sets.common_sums;
     if (own && !store_is_common(wanting))
-        replace(&sums, &none, &wanting->sums);
+        replace(&sums, &none, &wanting->sets.sums);
     mutex_unlock(&wanting->arena->sets.lock);
     return sums;
 }
@@ -257,7 +257,7 @@ struct heap *heap_next_aged(struct store *store, struct heap_age *place, uint64_
 {
     struct heap *heap = NULL;
     mutex_lock(&store->arena->sets.lock);
-    struct tree_node *node = tree_find_first(&store->aged, is_behind, (uintptr_t)place);
+    struct tree_node *node = tree_find_first(&store->sets.aged, is_behind, (uintptr_t)place);
     if (node && BY_OLDEST(node)->summed.gives.oldest <= latest) {
         heap = BY_OLDEST(node);
         *place = (struct heap_age){heap->summed.gives.oldest, heap->number + 1};

@@ -45,8 +45,8 @@ void pool_let_go(struct pool *pool)
         return;
     }
     struct store *store = &pool->store; /* valid until it is taken from the stack */
-    store->next_ended = atomic_load(&arena->pools.ended);
-    while (!atomic_compare_exchange_weak(&arena->pools.ended, &store->next_ended, store))
+    store->lists.next_ended = atomic_load(&arena->pools.ended);
+    while (!atomic_compare_exchange_weak(&arena->pools.ended, &store->lists.next_ended, store))
         ;
 }
 
@@ -88,7 +88,7 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
     return TARN_OK;
 }
 
-#define STORE_BY_ID(node) TREE_ENTRY(node, struct store, by_id)
+#define STORE_BY_ID(node) TREE_ENTRY(node, struct store, lists.by_id)
 
 static int id_order(const uint64_t a[2], const uint64_t b[2])
 {
@@ -116,12 +116,12 @@ void pool_begin(struct pool *pool)
     struct arena *arena = pool->store.arena;
     mutex_lock(&arena->lock);
     counters_max_split(&pool->counters, store_max_split(&pool->store));
-    pool->store.next = arena->pools.list;
-    pool->store.previous = NULL;
+    pool->store.lists.next = arena->pools.list;
+    pool->store.lists.previous = NULL;
     if (arena->pools.list)
-        arena->pools.list->previous = &pool->store;
+        arena->pools.list->lists.previous = &pool->store;
     arena->pools.list = &pool->store;
-    tree_insert_by(&arena->pools.by_id, &pool->store.by_id, is_before);
+    tree_insert_by(&arena->pools.by_id, &pool->store.lists.by_id, is_before);
     atomic_fetch_add(&arena->pools.helpers, store_has(&pool->store, STORE_HELPS));
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, !pool->store.kind.plans);
@@ -180,11 +180,11 @@ static bool is_unvisited_locked(struct store *store)
 static void left_remove_locked(struct arena *arena, const struct store *store)
 {
     if (arena->pools.left_from == store)
-        arena->pools.left_from = store->next_left;
-    *(store->previous_left ? &store->previous_left->next_left : &arena->pools.left_first) =
-        store->next_left;
-    if (store->next_left)
-        store->next_left->previous_left = store->previous_left;
+        arena->pools.left_from = store->lists.next_left;
+    *(store->lists.previous_left ? &store->lists.previous_left->lists.next_left
+                                 : &arena->pools.left_first) = store->lists.next_left;
+    if (store->lists.next_left)
+        store->lists.next_left->lists.previous_left = store->lists.previous_left;
 }
 
 /* Removes a store from the arena's lists, unless a request uses its pool. */
@@ -194,12 +194,13 @@ static bool unlink_store(struct arena *arena, struct store *store)
     bool unvisited = is_unvisited_locked(store);
     if (unvisited) {
         left_remove_locked(arena, store);
-        tree_remove(&arena->pools.by_id, &store->by_id);
+        tree_remove(&arena->pools.by_id, &store->lists.by_id);
         help_return_locked(arena); /* it may be on that stack */
         atomic_fetch_sub(&arena->pools.helpers, store_has(store, STORE_HELPS));
-        *(store->previous ? &store->previous->next : &arena->pools.list) = store->next;
-        if (store->next)
-            store->next->previous = store->previous;
+        *(store->lists.previous ? &store->lists.previous->lists.next : &arena->pools.list) =
+            store->lists.next;
+        if (store->lists.next)
+            store->lists.next->lists.previous = store->lists.previous;
     }
     mutex_unlock(&arena->lock);
     return unvisited;
@@ -232,7 +233,7 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     if (!unlinked)
         return;
     atomic_fetch_sub(&arena->pools.waiting, 1);
-    store->next = *dead;
+    store->lists.next = *dead;
     *dead = store;
 }
 
@@ -251,8 +252,8 @@ static void destroy(struct pool *pool)
     if (store->allocator.gone)
         call_gone(&store->allocator);
     contents_end(&pool->contents, store->arena->device);
-    pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
-    mutex_finish(&store->lookup);
+    pages_free(store->heaps.of, store->heaps.slots * sizeof(struct heap *));
+    mutex_finish(&store->heaps.lookup);
     object_free(&pools, pool);
 }
 
@@ -261,7 +262,7 @@ static void destroy(struct pool *pool)
 static struct store *store_next(struct arena *arena, const struct store *store)
 {
     mutex_lock(&arena->lock);
-    struct store *next = store ? store->next : arena->pools.list;
+    struct store *next = store ? store->lists.next : arena->pools.list;
     mutex_unlock(&arena->lock);
     return next;
 }
@@ -279,10 +280,10 @@ static void leave_behind(struct store *store)
 static void left_push(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
-    store->previous_left = NULL;
-    store->next_left = arena->pools.left_first;
+    store->lists.previous_left = NULL;
+    store->lists.next_left = arena->pools.left_first;
     if (arena->pools.left_first)
-        arena->pools.left_first->previous_left = store;
+        arena->pools.left_first->lists.previous_left = store;
     arena->pools.left_first = store;
     store_changed_locked(store);
     mutex_unlock(&arena->lock);
@@ -298,7 +299,7 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
                                                        : atomic_exchange(&arena->pools.ended, NULL);
         if (!store)
             break;
-        arena->pools.ended_taken = store->next_ended;
+        arena->pools.ended_taken = store->lists.next_ended;
         found = !atomic_load(&store->left_behind); /* a shutdown may have left it behind */
         if (found)
             leave_behind(store);
@@ -314,7 +315,7 @@ static struct store *left_next(struct arena *arena)
 {
     mutex_lock(&arena->lock);
     struct store *store = arena->pools.left_from ? arena->pools.left_from : arena->pools.left_first;
-    arena->pools.left_from = store ? store->next_left : NULL;
+    arena->pools.left_from = store ? store->lists.next_left : NULL;
     mutex_unlock(&arena->lock);
     return store;
 }
@@ -340,7 +341,7 @@ static void collect(struct arena *arena, unsigned most)
     }
     mutex_unlock(&collecting);
     for (struct store *store = dead, *next; store; store = next) {
-        next = store->next;
+        next = store->lists.next;
         destroy(pool_of_store(store));
     }
 }

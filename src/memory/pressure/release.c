@@ -93,7 +93,7 @@ static struct store *next_store(struct arena *arena, const struct store *store)
     if (store == &arena->store)
         return &arena->uncached;
     mutex_lock(&arena->lock);
-    struct store *next = store == &arena->uncached ? arena->pools.list : store->next;
+    struct store *next = store == &arena->uncached ? arena->pools.list : store->lists.next;
     mutex_unlock(&arena->lock);
     return next;
 }

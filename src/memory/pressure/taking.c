@@ -148,14 +148,14 @@ bool take_what_is_left_behind(struct heap *heap, size_t size, uint64_t until)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted, until);
+        taken = take_from_set(heap, NOBODYS, &heap->store->sets.retired, wanted, until);
     if (any && taken < wanted)
         taken += take_from_set(heap, NOBODYS, &arena->sets.abandoned, wanted - taken, until);
     mutex_lock(&arena->lock);
     size_t unmapped = heap->store->unmapped.bytes;
     mutex_unlock(&arena->lock);
     if (unmapped < size && taken < size && streams_returned(arena->device))
-        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped, until);
+        taken += take_from_set(heap, RETURNED, &heap->store->sets.lenders, size - unmapped, until);
     return taken;
 }
 

@@ -50,7 +50,7 @@ static size_t occupancy_stores(struct arena *arena, struct pool_occupancy *views
     struct pool_occupancy standard;
     mutex_lock(&arena->lock);
     occupancy_default_locked(arena, &standard);
-    for (struct store *store = arena->pools.list; store; store = store->next, count++) {
+    for (struct store *store = arena->pools.list; store; store = store->lists.next, count++) {
         tarn_stats stats;
         counters_read(store->counters, &stats);
         struct pool_occupancy view = occupancy_store_locked(store, &stats);

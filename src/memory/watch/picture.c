@@ -126,7 +126,7 @@ static bool add_pools(struct picture *picture, struct arena *arena)
 {
     bool done = true;
     mutex_lock(&arena->lock);
-    for (struct store *store = arena->pools.list; store && done; store = store->next) {
+    for (struct store *store = arena->pools.list; store && done; store = store->lists.next) {
         struct picture_pool *pool = list_add(&picture->pools, sizeof *pool);
         done = pool;
         if (done)

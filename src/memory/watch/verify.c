@@ -282,13 +282,13 @@ static tarn_status sets_verify(struct heap *heap)
     bool has_memory = zones_have_runs(&heap->zones);
     bool behind = atomic_load(&store->left_behind);
     const struct heap_set *nobodys = behind          ? &arena->sets.abandoned
-                                     : heap->retired ? &store->retired
+                                     : heap->retired ? &store->sets.retired
                                                      : NULL;
     const struct heap_set *of = heap->sets.of[HEAPS_OF_STORE].set;
     mutex_lock(&arena->sets.lock);
     if (text)
         ;
-    else if (of != &store->all && (of || has_memory || !heap->retired))
+    else if (of != &store->sets.all && (of || has_memory || !heap->retired))
         text = "the heap is not in the set of its store";
     else if (of && heap->sets.of[HEAPS_COMMON].set !=
                        (behind || store_is_default(store) ? &arena->sets.common : NULL))
@@ -296,7 +296,7 @@ static tarn_status sets_verify(struct heap *heap)
     else if (heap->sets.of[HEAPS_OF_NOBODY].set != nobodys &&
              (has_memory || heap->sets.of[HEAPS_OF_NOBODY].set))
         text = "the heap is nobody's, or is not, in another way than its set says";
-    else if (heap->sets.of[HEAPS_LENDING].set != (heap->sets.lends ? &store->lenders : NULL))
+    else if (heap->sets.of[HEAPS_LENDING].set != (heap->sets.lends ? &store->sets.lenders : NULL))
         text = "the heap is in the set of lenders, or is not, without reason";
     else if (heap->batches.open_used && !heap->retired && !heap->sets.unmarked)
         text =
@@ -411,7 +411,7 @@ tarn_status arena_verify(struct arena *arena)
            reserved = arena->store.reserved + arena->uncached.reserved;
     for (const struct run *run = arena->stuck_segments; run; run = run->next)
         plain += run->end - run->start;
-    for (const struct store *store = arena->pools.list; store; store = store->next) {
+    for (const struct store *store = arena->pools.list; store; store = store->lists.next) {
         unmapped += store->unmapped.bytes;
         reserved += store->reserved;
         status = status ? status : store_verify(store);

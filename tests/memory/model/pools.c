@@ -33,7 +33,7 @@ static struct store *store_of(const struct pool_model *pool)
 {
     struct store *store = arena_at_device(pool->device)->pools.list;
     while (store && !(store->id[0] == pool->id.first && store->id[1] == pool->id.second))
-        store = store->next;
+        store = store->lists.next;
     return store;
 }
 

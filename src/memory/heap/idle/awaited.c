@@ -141,7 +141,7 @@ static void list_all_locked(struct heap *heap, unsigned known)
 {
     struct store *store = heap->store;
     struct arena *arena = heap->arena;
-    heap->awaits.tree = store_is_common(store) ? &arena->sets.awaited : &store->awaited;
+    heap->awaits.tree = store_is_common(store) ? &arena->sets.awaited : &store->sets.awaited;
     heap->awaits.waits = heap_waits_locked(heap);
     mutex_lock(&arena->sets.lock);
     heap->awaits.tree->waits += heap->awaits.waits;
@@ -264,7 +264,7 @@ void awaited_unanchored(struct arena *arena)
 /* The tree of a store's own heaps, unless they serve every store, or give each other nothing. */
 static const struct awaited_tree *own_tree(struct store *wanting)
 {
-    return store_gives_itself_nothing(wanting) ? NULL : &wanting->awaited;
+    return store_gives_itself_nothing(wanting) ? NULL : &wanting->sets.awaited;
 }
 
 void awaited_look(struct store *wanting, size_t most)
