@@ -8,7 +8,7 @@
 #include "base/thread/lock.h"
 #include "driver/host/host_stream.h"
 
-static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
+static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct object_pool graphs = OBJECT_POOL(struct sim_graph);
 static struct object_pool execs = OBJECT_POOL(struct sim_exec);
 static struct sim_graph *shown; /* graphs_lock: the graphs of captures */

@@ -8,7 +8,7 @@
 
 #define BUCKETS 1024
 
-static mutex nodes_lock = MUTEX_INITIALIZER(LOCK_SIM_NODES);
+static mutex nodes_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct sim_node *buckets[BUCKETS]; /* nodes_lock */
 
 static struct sim_node **bucket_of(const void *node)

@@ -24,7 +24,7 @@ struct part {
     unsigned count;
 };
 
-static mutex user_objects_lock = MUTEX_INITIALIZER(LOCK_SIM_OBJECTS);
+static mutex user_objects_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct object_pool objects = OBJECT_POOL(struct sim_user_object);
 static struct object_pool parts = OBJECT_POOL(struct part);
 

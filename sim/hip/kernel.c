@@ -26,7 +26,7 @@ struct wrapper {
 };
 #define WRAPPER_MAGIC 0x48495046u
 
-static mutex kernels_lock = MUTEX_INITIALIZER(LOCK_SIM_KERNELS);
+static mutex kernels_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct sim_kernel *kernels; /* kernels_lock */
 static struct object_pool kernel_objects = OBJECT_POOL(struct sim_kernel);
 

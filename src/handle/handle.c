@@ -27,7 +27,7 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-static mutex holders_lock = MUTEX_INITIALIZER(LOCK_HOLDERS);
+static mutex holders_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct holder *holders, *spare_holders; /* holders_lock */
 
 static void handles_thread_end(struct thread *thread);

@@ -24,9 +24,9 @@ struct intern {
     atomic_uint used;               /* values in the table */
 };
 
-#define INTERN(type, limit)                                                           \
-    {                                                                                 \
-        .lock = MUTEX_INITIALIZER(LOCK_INTERN), .size = sizeof(type), .most = (limit) \
+#define INTERN(type, limit)                                                         \
+    {                                                                               \
+        .lock = MUTEX_INITIALIZER(LOCK_LEAF), .size = sizeof(type), .most = (limit) \
     }
 #define INTERN_MOST (INTERN_CHUNKS * INTERN_CHUNK)
 

@@ -25,7 +25,7 @@ struct entry {
 };
 
 /* Protects everything here. Exception: a number that is in use is read without it. A leaf. */
-static mutex places_lock = MUTEX_INITIALIZER(LOCK_PLACES);
+static mutex places_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static _Atomic(struct entry *) chunks[CHUNKS];
 static uint32_t buckets[BUCKETS];
 static uint32_t most; /* numbers ever given: 1 to `most` */

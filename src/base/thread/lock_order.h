@@ -39,7 +39,6 @@
     X(REGISTRY, "registry_lock (registry.c)", "the list of libraries. Never held with an entry's") \
     X(LIBRARY, "a library's lock (registry.h)",                                                    \
       "what its loading has found, which runs without it")                                         \
-    X(HOLDERS, "holders_lock (handle/handle.c)", "the holders of threads")                         \
     X(SHELF, "a shelf's lock (handle/handle.h)",                                                   \
       "the handles of a library on a device. Not held over a create or a destroy")                 \
     X(HANDLE, "a handle's lock (handle/handle.h)",                                                 \
@@ -99,14 +98,8 @@
     X(ARENA, "an arena's lock (arena.h)",                                                          \
       "claimed addresses, unmapped pieces, stuck pieces, reserved bytes, limit, list of heaps. "   \
       "Where a driver's call finds its device lost, what is held over that call has it too")       \
-    X(OBSERVERS, "observers_lock (observe.c)", "the list of observers, which are told without it") \
     X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                 \
     X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                       \
-    X(GRAPH_HOLDS, "holds_lock (memory/pool/graph.c)", "which graphs hold which pools")            \
-    X(REMEMBERED, "remembered_lock (report/graph/remembered.c)", "what is remembered of graphs")   \
-    X(PLACES, "places_lock (place.c)", "the numbers of pools and their streams, in the trace")     \
-    X(INTERN, "a table of numbers' lock (intern.h)",                                               \
-      "what gets a number, which is looked up without it")                                         \
     X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                          \
     X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")       \
     X(SIM_POOLS, "pools_lock (pools.c)",                                                           \
@@ -125,16 +118,6 @@
     X(HOST_MEMORY, "host_memory_lock (host_address.c)",                                            \
       "the host device's addresses, pieces and mappings; held over system calls")                  \
     X(HOST_STREAMS, "queues_lock (host_stream.c)", "the host device's queues, events and clock")   \
-    X(HOST_INJECTION, "injection.lock (host.c)", "which calls of the host device fail")            \
-    X(SIM_OBJECTS, "user_objects_lock (user_object.c)",                                            \
-      "user objects of a simulated driver's graphs")                                               \
-    X(SIM_NODES, "nodes_lock (nodes.c)", "what is known of nodes of a simulated driver's graphs")  \
-    X(SIM_KERNELS, "kernels_lock (sim/hip/kernel.c)", "kernels of the simulated libamdhip64")      \
-    X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
-      "of a simulated driver: which graphs live, and who holds them")                              \
-    X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                       \
-    X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                              \
-      "debug mode's reports that wait for the caller's function, which is called without it")      \
     X(LEAF, "a leaf", "see LEAF_LIST. Not taken under another leaf")                               \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")     \
     X(SPIN, "the counters' lock (counters.h)",                                                     \
@@ -146,34 +129,48 @@
 
 /* The locks of the rank LEAF: the lock with its file, what it protects. Under one, code takes only
  * an object pool's lock and spinlocks. */
-#define LEAF_LIST(X)                                                                      \
-    X("config_lock (config.c)",                                                           \
-      "the settings in force, and the list of what learns of a change, without it")       \
-    X("sleepers_lock (sleepers.c)",                                                       \
-      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")           \
-    X("a store's heaps.lookup (arena.h)", "its table of heaps by stream")                 \
-    X("an arena's sets.lock (arena.h)",                                                   \
-      "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)") \
-    X("a heap's caches.lock (heap/caches.h)",                                             \
-      "its caches, for code that looks at them without the heap's lock")                  \
-    X("segments_lock (segment.c)",                                                        \
-      "the table of plain segments, entries of pages that they share")                    \
-    X("imports_lock (import.c)", "which shares are imported")                             \
-    X("range_set_lock (memory/range/set.c)", "which ranges there are")                    \
-    X("imported_lock (pool_import.c)", "which segments an imported pool has, and where")  \
-    X("a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")    \
-    X("pipe_lock (memory/keep/pipe.c)",                                                   \
-      "the making of the pipe that an owner of kept pools watches")                       \
-    X("leaves_lock (map.c)", "the making of the page map's leaves")                       \
-    X("stats_lock (workspace_stats.c)", "the sums of workspaces")                         \
-    X("told_lock (nvtx.c)", "the segments reported to a tool, without it")                \
-    X("nvml_lock (cuda_monitor.c)",                                                       \
-      "publishes to all threads the functions of NVML that one has found")                \
-    X("symbols_lock (symbols.c)",                                                         \
-      "publishes to all threads the functions of libdw that one has found")               \
-    X("copiers_lock (base/thread/copiers.h)",                                             \
-      "the copies that threads are still to make; not held over a copy")                  \
-    X("names_lock (debug/report.c)", "the names of frames in debug mode's reports")
+#define LEAF_LIST(X)                                                                              \
+    X("config_lock (config.c)",                                                                   \
+      "the settings in force, and the list of what learns of a change, without it")               \
+    X("sleepers_lock (sleepers.c)",                                                               \
+      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                   \
+    X("a store's heaps.lookup (arena.h)", "its table of heaps by stream")                         \
+    X("an arena's sets.lock (arena.h)",                                                           \
+      "the sets of heaps, and the sums and indices over them (heap/sets.c, heap/sums.c)")         \
+    X("a heap's caches.lock (heap/caches.h)",                                                     \
+      "its caches, for code that looks at them without the heap's lock")                          \
+    X("segments_lock (segment.c)",                                                                \
+      "the table of plain segments, entries of pages that they share")                            \
+    X("imports_lock (import.c)", "which shares are imported")                                     \
+    X("range_set_lock (memory/range/set.c)", "which ranges there are")                            \
+    X("imported_lock (pool_import.c)", "which segments an imported pool has, and where")          \
+    X("a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")            \
+    X("pipe_lock (memory/keep/pipe.c)",                                                           \
+      "the making of the pipe that an owner of kept pools watches")                               \
+    X("leaves_lock (map.c)", "the making of the page map's leaves")                               \
+    X("stats_lock (workspace_stats.c)", "the sums of workspaces")                                 \
+    X("told_lock (nvtx.c)", "the segments reported to a tool, without it")                        \
+    X("nvml_lock (cuda_monitor.c)",                                                               \
+      "publishes to all threads the functions of NVML that one has found")                        \
+    X("symbols_lock (symbols.c)",                                                                 \
+      "publishes to all threads the functions of libdw that one has found")                       \
+    X("copiers_lock (base/thread/copiers.h)",                                                     \
+      "the copies that threads are still to make; not held over a copy")                          \
+    X("names_lock (debug/report.c)", "the names of frames in debug mode's reports")               \
+    X("holders_lock (handle/handle.c)", "the holders of threads")                                 \
+    X("holds_lock (memory/pool/graph.c)", "which graphs hold which pools")                        \
+    X("observers_lock (observe.c)", "the list of observers, which are told without it")           \
+    X("debug_lock (debug/debug.c)", "debug mode's records of blocks")                             \
+    X("reports_lock (debug/report.c)",                                                            \
+      "debug mode's reports that wait for the caller's function, which is called without it")     \
+    X("injection.lock (host.c)", "which calls of the host device fail")                           \
+    X("user_objects_lock (user_object.c)", "user objects of a simulated driver's graphs")         \
+    X("nodes_lock (nodes.c)", "what is known of nodes of a simulated driver's graphs")            \
+    X("kernels_lock (sim/hip/kernel.c)", "kernels of the simulated libamdhip64")                  \
+    X("graphs_lock (graph.c)", "of a simulated driver: which graphs live, and who holds them")    \
+    X("remembered_lock (report/graph/remembered.c)", "what is remembered of graphs")              \
+    X("a table of numbers' lock (intern.h)", "what gets a number, which is looked up without it") \
+    X("places_lock (place.c)", "the numbers of pools and their streams, in the trace")
 
 enum lock_rank {
 #define X(rank, name, protects) LOCK_##rank,

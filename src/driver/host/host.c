@@ -45,7 +45,7 @@ static struct {
         uint64_t state;
         tarn_status status;
     } random;
-} injection = {.lock = MUTEX_INITIALIZER(LOCK_HOST_INJECTION)};
+} injection = {.lock = MUTEX_INITIALIZER(LOCK_LEAF)};
 
 /* ---- Configuration ---- */
 

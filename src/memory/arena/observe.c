@@ -34,7 +34,7 @@ struct frame {
 };
 
 /* protects everything below, except where a comment says otherwise */
-static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS);
+static mutex observers_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
 static struct tree observers;
 static tarn_observer last_number;

@@ -29,7 +29,7 @@ static int order_by_start(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-mutex debug_lock = MUTEX_INITIALIZER(LOCK_DEBUG);
+mutex debug_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct tree blocks = {.order = order_by_start}; /* debug lock */
 static struct debug_block *history[HISTORY];           /* debug lock */
 size_t debug_history = HISTORY;

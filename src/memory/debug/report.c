@@ -26,7 +26,7 @@ struct waiting_report {
     struct debug_text text;
 };
 
-static mutex reports_lock = MUTEX_INITIALIZER(LOCK_DEBUG_REPORTS);
+static mutex reports_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct waiting_report *reports, **reports_end = &reports;   /* reports_lock */
 static void (*report_function)(const tarn_debug_report *, void *); /* reports_lock */
 static void *report_user;                                          /* reports_lock */

@@ -26,7 +26,7 @@ struct graph_hold {
     struct pinned_keeper *pinned; /* keeper of the pinned memory that its capture used; or NULL */
 };
 
-static mutex holds_lock = MUTEX_INITIALIZER(LOCK_GRAPH_HOLDS);
+static mutex holds_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct tree holds;                        /* holds_lock: by graph, device and pool */
 static _Atomic(struct graph_hold *) ended_holds; /* a stack */
 static struct object_pool hold_objects = OBJECT_POOL(struct graph_hold);

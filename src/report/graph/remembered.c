@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mutex remembered_lock = MUTEX_INITIALIZER(LOCK_REMEMBERED);
+static mutex remembered_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct remembered *all; /* remembered_lock; the newest first */
 static uint64_t numbers;       /* remembered_lock: given so far */
 static struct object_pool objects = OBJECT_POOL(struct remembered);
