@@ -7,6 +7,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -140,6 +142,58 @@ static void of_free_memory_the_largest_part_moves_first(void **state)
     nothing_is_left(0);
 }
 
+#define PARTS 8
+#define TOO_MUCH 60 /* times */
+
+static int by_address(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Beside `held` bytes: frees every second of eight blocks, and requests the sum of what is free,
+ * until memory is created for it, or TOO_MUCH is moved. Returns how many times the heap's memory
+ * has been moved till then. */
+static double moved_until_created(size_t held)
+{
+    void *all = alloc_on(own, held), *parts[PARTS], *wide = NULL;
+    uint64_t first = 0, maps = 0, before = 0;
+    double moved;
+    do {
+        for (int i = 0; i < PARTS; i++)
+            parts[i] = alloc_on(own, 20 * MIB);
+        qsort(parts, PARTS, sizeof *parts, by_address);
+        maps = calls_of(0, "map");
+        first = first ? first : maps;
+        before = created();
+        for (int i = 0; i < PARTS; i += 2)
+            OK(tarn_free(parts[i]));
+        wide = alloc_on(own, PARTS / 2 * 20 * MIB);
+        for (int i = 1; i < PARTS; i += 2)
+            OK(tarn_free(parts[i]));
+        OK(tarn_free(wide));
+        moved = (double)((maps - first) * 20 * MIB) / (double)before;
+    } while (created() == before && moved < TOO_MUCH);
+    OK(tarn_free(all));
+    nothing_is_left(0);
+    return moved;
+}
+
+/* 60 MiB can move: what is missing behind a run that ends with 20 MiB. They are more than a 64th, a
+ * 16th and a fourth of all. */
+static void the_more_a_heap_has_moved_the_more_must_be_free(void **state)
+{
+    (void)state;
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT)); /* so that 20 MiB are one piece */
+    double little = moved_until_created(2 * GIB), more = moved_until_created(GIB / 2),
+           much = moved_until_created(20 * MIB);
+    printf("moved %.2f, %.2f and %.2f times\n", little, more, much);
+    CHECK(little >= 3 && little < 4);
+    CHECK(more >= 12 && more < 13);
+    CHECK(much >= 48 && much < 49);
+    OK(tarn_device_limit_set(0, LIMIT));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -157,6 +211,7 @@ int main(void)
         cmocka_unit_test(pieces_are_small_near_a_lower_limit_too),
         cmocka_unit_test(what_is_little_beside_all_is_not_moved),
         cmocka_unit_test(of_free_memory_the_largest_part_moves_first),
+        cmocka_unit_test(the_more_a_heap_has_moved_the_more_must_be_free),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -29,13 +29,16 @@
  * missing, or LEAST_PIECE. */
 #define SMALL_ZONE_PART 4
 
-/* A heap moves memory within itself until it has moved this many times the memory that it gained in
- * other ways. After that it creates memory, unless no more can be created. So moving ends, however
- * long the program runs. */
+/* A heap moves memory within itself only while more than a part of the device's reserved memory is
+ * free in the heap: less is not worth the driver calls. The part is 1/SLACK_PART until the heap has
+ * moved MOVED_MOST times the memory that it gained in other ways. It is DEARER times as large until
+ * the heap has moved DEARER times as much, and so on, up to 1/SLACK_MOST. After that the heap
+ * creates memory, unless no more can be created. So moving ends, however long the program runs.
+ * Loans of other streams end with the first of these bounds. */
 #define MOVED_MOST 3
-/* It moves memory only while more than this part of the device's reserved memory is free in the
- * heap: less is not worth the driver calls. */
 #define SLACK_PART 64
+#define SLACK_MOST 4
+#define DEARER 4
 
 /* A heap lends memory to another stream's heap only for at least this part of the device's reserved
  * memory. A loan of less is not worth the driver calls. A heap *regrets* a loan if it grows after
@@ -168,6 +171,16 @@ static size_t small_excess_locked(const struct heap *heap)
 {
     size_t part = heap->following ? 0 : heap->zones.of[ZONE_SMALL].bytes / SMALL_ZONE_PART;
     return part > LEAST_PIECE ? part : LEAST_PIECE;
+}
+
+/* More than this part of the device's reserved memory must be free in the heap, so that a growth
+ * moves memory within it. 0: none is moved. */
+static size_t slack_part_locked(const struct heap *heap)
+{
+    size_t part = SLACK_PART, moved = heap->growths.moved / MOVED_MOST;
+    for (; moved > heap->growths.gained; moved /= DEARER)
+        part /= DEARER;
+    return part < SLACK_MOST ? 0 : part;
 }
 
 /* Whether a piece that one block holds in place matters: a small piece is more than its part of
@@ -419,13 +432,13 @@ static tarn_status growth_plan_locked(struct growth *growth)
         if (growth->base)
             span_remove_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        bool slack = heap->zones.free_bytes > arena->reserved / SLACK_PART;
+        size_t part = slack_part_locked(heap);
+        bool slack = part && heap->zones.free_bytes > arena->reserved / part;
         growth->reserved = arena->reserved;
         growth->freely = growth->spare || profile->moves_freely;
-        growth->borrows =
-            growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
+        growth->borrows = growth->freely || part == SLACK_PART;
         bool apart = heap->following && small; /* the plan's memory is for large blocks */
-        if (!apart && (growth->freely || (growth->borrows && slack)))
+        if (!apart && (growth->freely || slack))
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
