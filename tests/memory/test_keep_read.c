@@ -266,6 +266,21 @@ static void a_reader_outlives_the_writer(void **state)
     end_pool(keep("weights", &kept));
 }
 
+/* The pool grew after the reader had looked. */
+static void a_reader_of_a_pool_that_ended_finds_nothing(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    tarn_pool *pool = read_pool(&kept);
+    order(writer, "awsfe", 3);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    release_read(pool);
+    kill_side(writer);
+    nothing_is_left(0);
+}
+
 static void a_reader_outlives_the_owner(void **state)
 {
     (void)state;
@@ -572,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_follows_seals),
         cmocka_unit_test(a_reader_lets_go_by_a_trim),
         cmocka_unit_test(a_reader_outlives_the_writer),
+        cmocka_unit_test(a_reader_of_a_pool_that_ended_finds_nothing),
         cmocka_unit_test(a_reader_outlives_the_owner),
         cmocka_unit_test(a_reader_outlives_the_adoption_by_its_process),
         cmocka_unit_test(a_reader_outlives_a_failed_adoption),

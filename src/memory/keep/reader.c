@@ -84,14 +84,15 @@ static tarn_status follow(struct keep *keep, const struct sealed *sealed)
     return TARN_OK;
 }
 
-/* Updates the reader's records (reader.h). */
+/* Updates the reader's records (reader.h). Without seals it needs no segments, and the owner is not
+ * asked: the pool may have ended. */
 static tarn_status look_locked(struct keep *keep)
 {
     struct sealed sealed = {0};
     uint64_t changes = atomic_load_explicit(&keep->layout->changes, memory_order_acquire);
     forget_old(keep);
     tarn_status status = sealed_read(keep, &sealed);
-    if (!status &&
+    if (!status && sealed.count > 0 &&
         atomic_load_explicit(&keep->layout->segments, memory_order_acquire) != keep->looked_at)
         status = owner_look_locked(keep);
     if (!status)

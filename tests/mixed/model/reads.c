@@ -136,12 +136,6 @@ static void check(struct reader *reader, int name, const tarn_sealed_block *foun
     read(reader, found, truth->value);
 }
 
-/* Of a pool that has ended after it grew the owner has no segments. */
-static uint64_t over_status(const struct kept *kept)
-{
-    return kept->state == KEPT_ENDS ? BIT(TARN_ERROR_SYSTEM) : 0;
-}
-
 static void find(struct reader *reader)
 {
     struct kept *kept = &m.kept[reader->of];
@@ -158,7 +152,7 @@ static void find(struct reader *reader)
         tarn_status status = CALL(tarn_pool_block_find, reader->pool, text, &found);
         if (well("tarn_pool_block_find", status,
                  (gave ? BIT(TARN_ERROR_BUSY) : 0) |
-                     (truth ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT)) | over_status(kept))) {
+                     (truth ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT)))) {
             check(reader, name, &found);
             return;
         }
@@ -195,8 +189,6 @@ static void look(const struct looker *looker)
 {
     const struct kept *kept = &m.kept[looker->of];
     struct side_answer answer = side_give(&looker->side, (struct side_order){.verb = SIDE_LOOK});
-    if (over_status(kept) & BIT(answer.status))
-        return;
     SO(answer.status == TARN_OK, "a reader in another process fails", "%s: %s", kept->name,
        answer.text);
     for (int i = 0; i < SIDE_BLOCKS; i++) {
