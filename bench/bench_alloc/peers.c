@@ -100,9 +100,10 @@ static void tarn_open(void)
 static void mimalloc_open(void)
 {
 #ifdef TARN_HAVE_MIMALLOC
-    int version = mi_version(); /* 209 is 2.0.9 */
+    int version = mi_version(); /* 209 is 2.0.9, 30600 is 3.6.0 */
+    int unit = version < 10000 ? 10 : 100;
     peers[peer_count++] = (struct peer){"mimalloc", mi_malloc, mi_free, NULL, NULL, NULL};
-    printf("mimalloc %d.%d.%d\n", version / 100, version / 10 % 10, version % 10);
+    printf("mimalloc %d.%d.%d\n", version / unit / unit, version / unit % unit, version % unit);
 #else
     puts("mimalloc: not built in (libmimalloc-dev): left out");
 #endif
@@ -171,7 +172,7 @@ static const char *umf_pool_make(void *library)
 static void umf_open(void)
 {
     void *library = dlopen("libumf.so.1", RTLD_NOW | RTLD_LOCAL);
-    const char *failure = library ? umf_pool_make(library) : "libumf.so.1 is not installed";
+    const char *failure = library ? umf_pool_make(library) : dlerror();
     if (failure) {
         printf("UMF: %s: left out\n", failure);
         return;
