@@ -362,9 +362,9 @@ void delete_block(void *pointer);
 /* True in a child of a fork after init(): it has no device, and its memory is not its own. */
 bool is_child();
 
-/* any_offered(): true if a block is offered to other processes. withdraw(): ends the offer of a
- * block, because it is freed. */
+/* True if any block is offered to other processes. */
 bool any_offered();
+/* Ends the offer of a block that is being freed. */
 void withdraw(void *pointer);
 
 /* any_awaited(): true if Python awaits the free of a block. tell_of_free(): tells Python just

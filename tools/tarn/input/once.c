@@ -97,8 +97,8 @@ bool once_hold(const char *path, char *error, size_t size)
     return true;
 }
 
-/* Opens a file. A held file is opened anew through /proc, so that the descriptor has its own
- * position. Without /proc it shares the position. */
+/* Opens a file. If it is held, it is opened once more through /proc, so that the new descriptor has
+ * a position of its own; where there is no /proc, both share one. */
 int once_open(const char *path)
 {
     const struct held *held = find(path);

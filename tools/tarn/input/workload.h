@@ -138,8 +138,8 @@ void workload_leave_ranges(struct workload *workload);
  * counted is dropped. */
 void workload_measure(struct workload *workload);
 
-/* The numbers, below `threads`, of the thread that allocates a block and of the thread that frees
- * it. For 30 % of the blocks they differ. */
+/* Which of `threads` threads allocates a block, and which frees it, counted from 0. For 30 % of the
+ * blocks these are two threads. */
 uint32_t workload_allocating_thread(const struct workload *workload, uint32_t block,
                                     uint32_t threads);
 uint32_t workload_freeing_thread(const struct workload *workload, uint32_t block, uint32_t threads);

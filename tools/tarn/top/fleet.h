@@ -73,7 +73,7 @@ struct fleet_order_name {
 extern const struct fleet_order_name fleet_orders[FLEET_ORDERS];
 
 /* Makes the fleet of a list. The list must outlive the fleet. Rates and history are computed from
- * `before`, the previous fleet; NULL: there is none. False if memory is short. */
+ * `before`, the previous fleet, or NULL for the first. False if memory is short. */
 bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order,
                 struct fleet *fleet);
 void fleet_finish(struct fleet *fleet);
