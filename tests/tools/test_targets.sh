@@ -48,7 +48,8 @@ BEHIND = {
     "h200-streams": (1.07, 1.50),
 }
 
-# Silent only after more than six repetitions, because what moves until then saves a tenth of the memory: calls of the sixth / of the first.
+# Not silent in the sixth repetition: at most its calls / those of the first. h200-diffusion is silent from the eighth on; the others still make
+# calls in the twelfth. What moves saves about a tenth of the memory.
 LATE = {"h200-diffusion": 0.8, "h200-gpt_varlen": 0.15, "h200-serve": 0.05}
 
 def limit(what, value, most):
