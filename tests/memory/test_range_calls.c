@@ -4,14 +4,18 @@
 /* Ranges beside what else there is: captures, graphs, debug mode, observers, peers, sleeps, threads
  * and the trace. */
 #include "driver/driver.h"
+#include "memory/range/range.h"
 #include "memory/range_test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <tarn/sleep.h>
 #include <tarn/snapshot.h>
 #include <tarn/trace.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -493,37 +497,44 @@ static void one_of_many_gets_a_page(void)
     end(shared);
 }
 
-/* A commit that takes pages at hand and then fails leaves them to trims, also to those that looked
- * in between. */
-static atomic_bool trimmed;
+/* What a commit has taken when it fails is found by a later trim, even if a trim looked in between.
+ * The commit stops at the word of the first page that is described in the second memory page of its
+ * chunk: the handler of the fault runs the trim. */
+static struct {
+    char *start;
+    size_t bytes;
+    volatile sig_atomic_t reached;
+} barrier;
 
-static void *commit_in_vain(void *argument)
+static void trim_at_the_barrier(int number)
 {
-    (void)argument;
-    while (!atomic_load(&trimmed))
-        GIVES(tarn_range_commit(shared, 0, 31 * PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
-    return NULL;
+    (void)number;
+    CHECK(mprotect(barrier.start, barrier.bytes, PROT_READ | PROT_WRITE) == 0);
+    barrier.reached = 1;
+    OK(tarn_device_trim(0, 0));
+    CHECK(info_of(shared).committed == 2 * PAGE && info_of(shared).decommitted == 0);
 }
 
 static void a_commit_that_fails_hides_no_page_from_trims(void)
 {
     start();
-    pthread_t thread;
-    shared = range_of(NULL, 31 * PAGE);
-    OK(tarn_range_commit(shared, 30 * PAGE, PAGE, stream));
-    for (int i = 0; i < 200; i++) {
-        atomic_store(&trimmed, false);
-        OK(tarn_range_commit(shared, 0, 30 * PAGE, stream));
-        OK(tarn_range_decommit(shared, 0, 30 * PAGE, stream));
-        CHECK(pthread_create(&thread, NULL, commit_in_vain, NULL) == 0);
-        for (int trims = 0; trims < 100 && info_of(shared).decommitted; trims++)
-            OK(tarn_device_trim(0, 0));
-        atomic_store(&trimmed, true);
-        CHECK(pthread_join(thread, NULL) == 0);
-        OK(tarn_device_trim(0, 0));
-        CHECK(info_of(shared).decommitted == 0);
-    }
-    OK(tarn_range_decommit(shared, 30 * PAGE, PAGE, stream));
+    barrier.bytes = (size_t)sysconf(_SC_PAGESIZE);
+    size_t described = barrier.bytes - offsetof(struct chunk, pages);
+    size_t beyond = (described + sizeof(struct page) - 1) / sizeof(struct page);
+    size_t offset = (beyond - 1) * PAGE;
+    shared = range_of(NULL, (beyond + 1) * PAGE);
+    OK(tarn_range_commit(shared, offset, 2 * PAGE, stream));
+    OK(tarn_range_decommit(shared, offset, PAGE, stream));
+    OK(tarn_stream_synchronize(stream));
+    barrier.start = (char *)range_chunk(shared, 0) + barrier.bytes;
+    CHECK(mprotect(barrier.start, barrier.bytes, PROT_NONE) == 0);
+    (void)signal(SIGSEGV, trim_at_the_barrier);
+    GIVES(tarn_range_commit(shared, offset, 2 * PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
+    (void)signal(SIGSEGV, SIG_DFL);
+    CHECK(barrier.reached && info_of(shared).decommitted == PAGE);
+    OK(tarn_device_trim(0, 0));
+    CHECK(info_of(shared).decommitted == 0);
+    OK(tarn_range_decommit(shared, offset + PAGE, PAGE, stream));
     end(shared);
 }
 
