@@ -10,16 +10,20 @@
  *               registrations, local ones and windows: each step has new values and its result must
  *               be of them
  *   trap        the same with a registration that is not anchored: says whether the unmapped memory
- *               came back, and whether the next collective read the old one */
+ *               came back, and whether the next collective read the old one
+ *   keep        with TARN_KEEP: ranks whose windows are in kept pools kill themselves, and those that
+ *               follow register the same memory again and reduce what is in it */
 #define _GNU_SOURCE
 #include "nccl/tarn_nccl.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <tarn/keep.h>
 #include <tarn/sleep.h>
 #include <tarn/tarn.h>
 #include <time.h>
@@ -125,10 +129,9 @@ static void step(float value, const char *what)
         end(what, "the sums are wrong");
 }
 
-static void work_begin(size_t bytes)
+/* The device, the stream and the communicator. */
+static void comm_begin(void)
 {
-    int version = 0;
-    tarn_pool_options options = {.size = sizeof options, .device = rank, .registrable = true};
     CUDA(cudaSetDevice(rank));
     CUDA(cudaStreamCreateWithFlags(&w.native, cudaStreamNonBlocking));
     TARN(tarn_device_set(rank));
@@ -144,6 +147,13 @@ static void work_begin(size_t bytes)
         NCCL(ncclGetUniqueId(&shared->id));
     together();
     NCCL(ncclCommInitRank(&w.comm, RANKS, shared->id, rank));
+}
+
+static void work_begin(size_t bytes)
+{
+    int version = 0;
+    tarn_pool_options options = {.size = sizeof options, .device = rank, .registrable = true};
+    comm_begin();
     NCCL(ncclGetVersion(&version));
     TARN(tarn_pool_create(&options, &w.pool));
     void *send, *receive;
@@ -292,23 +302,93 @@ static void trap(void)
     together();
 }
 
-static int run_rank(size_t bytes)
+/* A block of the kept pool: what the rank before has sealed, or a new one. */
+static float *kept_block(const char *name, const tarn_kept *kept, size_t bytes)
 {
-    alarm(SECONDS); /* a collective that hangs ends here */
+    tarn_sealed_block block = {.size = sizeof block};
+    void *made = NULL;
+    if (kept->blocks)
+        TARN(tarn_pool_block_find(w.pool, name, &block));
+    else
+        TARN(tarn_pool_alloc(w.pool, w.stream, bytes, &made));
+    if (made)
+        TARN(tarn_pool_block_seal(made, name, NULL, NULL));
+    return made ? made : block.pointer;
+}
+
+static void keep(size_t bytes)
+{
+    char name[16];
+    tarn_nccl registered;
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = {.size = sizeof options, .device = rank, .wait_ms = 30000};
+    comm_begin();
+    snprintf(name, sizeof name, "rank %d", rank);
+    double start = now();
+    TARN(tarn_pool_keep(name, &options, &w.pool, &kept));
+    double taken = now() - start;
+    w.send = kept_block("send", &kept, bytes);
+    w.receive = kept_block("receive", &kept, bytes);
+    w.count = bytes / sizeof(float);
+    w.host = malloc(bytes);
+    tarn_nccl_begin(&registered, w.comm, w.pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    together();
+    start = now();
+    TARN(tarn_nccl_register(&registered));
+    double seconds = now() - start;
+    if (!kept.blocks)
+        fill(3000 + (float)rank); /* the ranks that follow reduce it too */
+    CUDA(cudaMemset(w.receive, 0, bytes));
+    CUDA(cudaDeviceSynchronize());
+    together();
+    reduce();
+    if (!is_sum_of(3000))
+        end("kept", "the sums are wrong");
+    if (!rank)
+        printf(
+            "keep: %zu blocks found%s in %.1f ms, %zu windows registered in %.2f ms, the sums are "
+            "right\n",
+            kept.blocks, kept.moved ? " at other addresses" : "", taken * 1e3, registered.count,
+            seconds * 1e3);
+    together();
+    (void)raise(SIGKILL);
+}
+
+static void registrable(size_t bytes)
+{
     work_begin(bytes);
     compare();
     sleeps(TARN_NCCL_LOCAL, 0);
     sleeps(TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
     trap();
-    _exit(0); /* what the trap has left is not NCCL's to take down */
+}
+
+/* Runs both ranks, each in a process. True if all of them end with `status`, as waitpid() gives it.
+ */
+static bool run_all(void (*what)(size_t bytes), size_t bytes, int status)
+{
+    pid_t processes[RANKS];
+    bool right = true;
+    for (rank = 0; rank < RANKS; rank++) {
+        processes[rank] = fork();
+        if (processes[rank])
+            continue;
+        alarm(SECONDS); /* a collective that hangs ends here */
+        what(bytes);
+        _exit(0); /* what the trap has left is not NCCL's to take down */
+    }
+    for (int i = 0; i < RANKS; i++) {
+        int ended;
+        waitpid(processes[i], &ended, 0);
+        right = right && ended == status;
+    }
+    return right;
 }
 
 int main(int argc, char **argv)
 {
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 512) << 20;
     pthread_barrierattr_t attributes;
-    pid_t processes[RANKS];
-    int failed = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast stays off */
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -317,16 +397,9 @@ int main(int argc, char **argv)
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&shared->barrier, &attributes, RANKS);
-    for (rank = 0; rank < RANKS; rank++) {
-        processes[rank] = fork();
-        if (processes[rank] == 0)
-            return run_rank(bytes);
-    }
-    for (int i = 0; i < RANKS; i++) {
-        int status;
-        waitpid(processes[i], &status, 0);
-        failed |= !WIFEXITED(status) || WEXITSTATUS(status);
-    }
-    printf(failed ? "FAILED\n" : "all is well\n");
-    return failed;
+    bool right = run_all(registrable, bytes, 0);
+    for (int generation = 0; generation < 3 && getenv("TARN_KEEP") && right; generation++)
+        right = run_all(keep, bytes, SIGKILL);
+    printf(right ? "all is well\n" : "FAILED\n");
+    return !right;
 }
