@@ -107,8 +107,8 @@ struct driver_properties {
  *  map/unmap          a whole piece at a granule of a reserved range; unmap takes whole mappings,
  *                     one or more in a row
  *  set_access         read and write for each of `devices`, over whole mappings without a hole
- *  export             a file descriptor of a piece that was created exportable; the caller closes
- *                     it
+ *  export             a file descriptor of a piece that was created exportable, and not imported;
+ *                     the caller closes it
  *  import             a whole piece of `size` bytes from such a descriptor, which stays the
  *                     caller's; released like a created piece. An unsuitable descriptor is
  *                     TARN_ERROR_INVALID_ARGUMENT

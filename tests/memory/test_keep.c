@@ -492,9 +492,9 @@ static void an_adoption_makes_few_calls_of_the_driver(void **state)
 static void an_adoption_has_few_files_open(void **state)
 {
     (void)state;
-    /* The connection, two files of the pool, those of some segments, and one of each imported
-     * piece, which a simulated device keeps */
-    enum { PIECES = 18, OPEN = 3 + 8 + PIECES };
+    /* The connection, two files of the pool, two sockets in which files wait, those of some
+     * segments, and one of each imported piece, which a simulated device keeps */
+    enum { PIECES = 18, OPEN = 5 + 8 + PIECES };
     tarn_kept kept = {.size = sizeof kept};
     tarn_keep_options options = small_segments();
     tarn_pool *pool = NULL;
@@ -574,75 +574,6 @@ static void pools_of_two_devices_are_kept_beside_each_other(void **state)
     }
     nothing_is_left(0);
     nothing_is_left(1);
-}
-
-/* ---- An owner that comes back ---- */
-
-/* An owner is killed and started again beside a process that goes on. It gets the pool again with
- * the process's next request: what was sealed before and since is there for the next process. */
-static void survive_owner(int socket)
-{
-    tarn_kept kept;
-    tarn_pool *pool = keep("weights", &kept);
-    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), alloc_in(pool, 0, 20 * MIB)};
-    void *block = alloc_in(pool, 0, 5 * MIB);
-    fill(told.first, 3 * MIB, 3);
-    fill(told.second, 20 * MIB, 9);
-    OK(tarn_pool_block_seal(told.first, "first", NULL, NULL));
-    send_all(socket, &told, sizeof told);
-    hear(socket, 'g'); /* the owner is another one now, or is about to be */
-    OK(tarn_free(block));
-    OK(tarn_pool_trim(pool, 0)); /* REMOVE */
-    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
-    block = alloc_in(pool, 0, 50 * MIB); /* ADD */
-    fill(block, 50 * MIB, 11);
-    OK(tarn_pool_block_seal(block, "third", NULL, NULL));
-    say(socket, 'w');
-    hear(socket, 'e');
-}
-
-static void check_survivor(const struct told *told)
-{
-    tarn_kept kept;
-    tarn_pool *pool = keep("weights", &kept);
-    CHECK(kept.blocks == 3 && both_are_whole(pool));
-    tarn_sealed_block third = found(pool, "third");
-    CHECK(holds(third.pointer, 50 * MIB, 11));
-    CHECK(!kept.moved && found(pool, "first").pointer == told->first);
-    OK(tarn_free(third.pointer));
-    end_pool(pool);
-    CHECK(lines_of_list("") == 1); /* "no pools" */
-}
-
-static void a_living_process_registers_with_a_new_owner(void **state)
-{
-    (void)state;
-    struct told told;
-    struct side side = start_side("survive owner", SOCK_STREAM);
-    receive_all(side.socket, &told, sizeof told);
-    end_owner(SIGKILL);
-    start_owner();
-    CHECK(lines_of_list("") == 1);
-    say(side.socket, 'g');
-    hear(side.socket, 'w');
-    kill_side(side);
-    check_survivor(&told);
-}
-
-/* The process asks while there is no owner: it waits for one. */
-static void a_process_waits_for_an_owner_that_was_killed(void **state)
-{
-    (void)state;
-    struct told told;
-    struct side side = start_side("survive owner", SOCK_STREAM);
-    receive_all(side.socket, &told, sizeof told);
-    end_owner(SIGKILL);
-    say(side.socket, 'g');
-    usleep(200000);
-    start_owner();
-    hear(side.socket, 'w');
-    kill_side(side);
-    check_survivor(&told);
 }
 
 /* One adoption in which a driver's call of a kind, or a host allocation, fails: the nth. */
@@ -828,7 +759,6 @@ static int end(void **state)
 static const struct role roles[] = {
     {"segments", segments_of},
     {"two on two devices", two_on_two_devices},
-    {"survive owner", survive_owner},
     {"adopt at once", adopt_at_once},
     {"fork and register", fork_and_register},
     {"fill and close", fill_and_close},
@@ -861,8 +791,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_adoption_makes_few_calls_of_the_driver),
         cmocka_unit_test(an_adoption_has_few_files_open),
         cmocka_unit_test(pools_of_two_devices_are_kept_beside_each_other),
-        cmocka_unit_test(a_living_process_registers_with_a_new_owner),
-        cmocka_unit_test(a_process_waits_for_an_owner_that_was_killed),
         cmocka_unit_test(a_failed_adoption_loses_nothing),
         cmocka_unit_test(a_failed_reserve_ends_no_other_pool),
     };

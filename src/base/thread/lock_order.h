@@ -145,6 +145,8 @@
     X("range_set_lock (memory/range/set.c)", "which ranges there are")                            \
     X("imported_lock (pool_import.c)", "which segments an imported pool has, and where")          \
     X("a kept pool's lock (memory/keep/keep.h)", "its segments and its sealed blocks")            \
+    X("a kept pool's files.lock (memory/keep/keep.h)",                                            \
+      "the files of segments that were taken over")                                               \
     X("pipe_lock (memory/keep/pipe.c)",                                                           \
       "the making of the pipe that an owner of kept pools watches")                               \
     X("leaves_lock (map.c)", "the making of the page map's leaves")                               \

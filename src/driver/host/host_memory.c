@@ -254,6 +254,9 @@ static tarn_status export_locked(const struct host_device *device, driver_piece 
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "host export: %#" PRIx64 " is not a piece of device %d", handle,
                       device->number);
+    if (piece->imported)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host export: piece %#" PRIx64 " was imported", handle);
     if (piece->file < 0)
         return failed(TARN_ERROR_NOT_SUPPORTED,
                       "host export: piece %#" PRIx64 " was not created exportable", handle);
@@ -323,7 +326,7 @@ static tarn_status import_locked(struct host_device *device, int file, size_t si
     }
     piece->device = device;
     piece->size = size;
-    piece->live = piece->exists = piece->outside = true;
+    piece->live = piece->exists = piece->outside = piece->imported = true;
     *handle = piece->handle;
     return TARN_OK;
 }

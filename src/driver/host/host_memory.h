@@ -30,8 +30,8 @@ struct host_piece {
     uint64_t offset; /* in the device's file, or 0 in its own */
     int file;        /* its own memfd, or -1 */
     bool live;       /* created and not released */
-    bool outside;    /* in a memfd of its own that was imported, or is host memory: not memory of
-                        the device */
+    bool outside;    /* imported, or host memory: not memory of the device */
+    bool imported;
     bool exists;     /* live, or released but still mapped */
     struct host_mapping *mappings;
     struct host_piece *next_free;

@@ -112,6 +112,7 @@ static void finish(struct keep *keep)
         return;
     }
     mutex_finish(&keep->talking);
+    mutex_finish(&keep->files.lock);
     mutex_finish(&keep->lock);
     object_free(&keeps_of_pools, keep);
 }
@@ -124,6 +125,7 @@ void keep_destroy(struct keep *keep)
     if (contents_are_settled(&keep->contents, keep->device))
         keep_leave_nothing(keep);
     contents_end(&keep->contents, keep->device);
+    files_drop_all(&keep->files);
     window_abandon(keep);
     owner_leave(keep, keep->returns ? KEEP_RETURN : KEEP_END);
     error_attempt_end(&before, TARN_OK);
@@ -191,6 +193,7 @@ static tarn_status keep_make(struct device *device, const char *name,
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a kept pool");
     mutex_init(&keep->talking, LOCK_KEEP_TALKING);
     mutex_init(&keep->lock, LOCK_LEAF);
+    files_begin(&keep->files);
     keep->seals.order = seals_by_offset;
     keep->device = device;
     keep->reads = options->read;

@@ -21,10 +21,18 @@ struct keep_piece {
     uint64_t offset, size; /* bytes */
     uint64_t number;       /* no other segment that the pool ever had has it */
     driver_piece handle;   /* valid while `mapped`, `kept` or `stuck` */
+    bool taken_over;       /* imported. `files` may have its file */
     bool mapped;           /* for the device and its peers */
     bool stuck;            /* not mapped, and the driver has refused to release it */
     bool kept;             /* the owner has its file, or is to have it */
     unsigned look;         /* of a reader: the last in which the owner gave it */
+};
+
+/* The files of segments that were taken over. */
+struct keep_files {
+    mutex lock;
+    int in, out;       /* connected; -1 before the first file */
+    unsigned messages; /* on their way from one to the other */
 };
 
 struct keep {
@@ -57,6 +65,8 @@ struct keep {
     bool closed;        /* it closed the connection */
     unsigned looks;     /* a reader's: how often it has asked the owner for the segments */
     uint64_t looked_at; /* `segments` of the layout before the last time; UINT64_MAX: ask again */
+
+    struct keep_files files;
 
     mutex lock; /* of all fields below; no other lock is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
@@ -96,6 +106,8 @@ void window_settle(struct keep *keep);
 /* Unmaps a reader's segments that are no longer the owner's, or says whether there are any. */
 tarn_status window_let_go(struct keep *keep);
 bool window_has_old(struct keep *keep);
+/* Whether another process has made the kept pool's segment at this address. */
+bool keep_took_over(const struct store *store, uintptr_t address);
 /* Whether a reader's pool has this address; its name then. */
 bool window_reads(uintptr_t address, char name[TARN_KEEP_NAME_BYTES]);
 /* Lets the device and its peers reach the segments, and from now on each peer that is enabled. */
@@ -110,6 +122,15 @@ struct keep *window_left(void);
 void windows_release_stuck(void);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
+
+/* Keeps copies of the files of a batch of segments; without room for them, none. */
+void files_put(struct keep_files *files, const struct keep_message *batch, const int *list);
+/* Returns another descriptor of a segment's file, for the caller to close; -1 if none was kept. */
+int files_get(struct keep_files *files, uint64_t offset);
+/* Closes the file of one segment; of all. */
+void files_drop(struct keep_files *files, uint64_t offset);
+void files_drop_all(struct keep_files *files);
+void files_begin(struct keep_files *files);
 
 /* For the first use of memory: makes the process's pipe if the environment names an owner, so that
  * children that are forked from now on hold it. */

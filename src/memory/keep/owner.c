@@ -235,6 +235,8 @@ static tarn_status adopt_batch(struct keep *keep, size_t *left, tarn_status befo
         status = owner_is_gone(keep, EPROTO);
     for (unsigned i = 0; !before && !status && i < wanted; i++)
         status = window_adopt(keep, &batch.segments[i], files[i]);
+    if (!before && !status && !keep->reads)
+        files_put(&keep->files, &batch, files);
     if (batch.verb == KEEP_SEGMENTS)
         close_all(files, &count);
     *left -= wanted;
@@ -376,7 +378,8 @@ static tarn_status create_again_locked(struct keep *keep)
     return status;
 }
 
-static tarn_status join_locked(struct keep *keep)
+/* `made`: the owner did not know the pool. */
+static tarn_status join_locked(struct keep *keep, bool *made)
 {
     struct keep_message request = request_of(keep, KEEP_JOIN), answer;
     int files[KEEP_BATCH];
@@ -387,7 +390,23 @@ static tarn_status join_locked(struct keep *keep)
         return status;
     if (answer.verb != KEEP_UNKNOWN)
         return verdict(keep, &answer, KEEP_OK);
-    return keep->returns ? owner_is_gone(keep, ENOENT) : create_again_locked(keep);
+    *made = !keep->returns;
+    return *made ? create_again_locked(keep) : owner_is_gone(keep, ENOENT);
+}
+
+/* Ends a registration that failed. An owner that has made the pool for it gives it up: without the
+ * segments nobody could take it over. */
+static void leave_again_locked(struct keep *keep, bool made)
+{
+    struct keep_message request = keep_message(KEEP_END), answer;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (made && keep->socket >= 0)
+        (void)exchange_locked(keep, &request, -1, &answer);
+    error_attempt_end(&before, TARN_OK);
+    if (keep->socket >= 0)
+        close(keep->socket);
+    keep->socket = -1;
 }
 
 /* Connects to the owner again. Waits until `deadline` for an owner that was killed: its socket is
@@ -410,11 +429,12 @@ static tarn_status register_locked(struct keep *keep)
 {
     uint64_t from = 0;
     uint64_t deadline = ticks_of_system() + (keep->missed ? 0 : RETURN_MS * UINT64_C(1000000));
+    bool made = false;
     tarn_status status;
     for (;; pause_ms(10)) {
         status = connect_again_locked(keep, deadline);
         if (!status)
-            status = join_locked(keep);
+            status = join_locked(keep, &made);
         if (!status || keep->socket >= 0 || !keep->closed || ticks_of_system() >= deadline)
             break;
     }
@@ -422,10 +442,8 @@ static tarn_status register_locked(struct keep *keep)
         status = count_locked(keep);
     while (!status && !keep->returns && from != UINT64_MAX)
         status = compare_locked(keep, &from);
-    if (status && keep->socket >= 0) {
-        close(keep->socket);
-        keep->socket = -1;
-    }
+    if (status)
+        leave_again_locked(keep, made);
     return status;
 }
 

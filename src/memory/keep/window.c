@@ -273,9 +273,13 @@ static tarn_status release(struct keep *keep, uint64_t offset, driver_piece hand
     tarn_status status = device_note(keep->device, driver->release(keep->device->number, handle));
     mutex_lock(&keep->lock);
     struct keep_piece *piece = find_locked(keep, offset);
+    bool taken_over = piece->taken_over;
     piece->handle = handle;
     piece->stuck = status != TARN_OK;
+    piece->taken_over = false;
     mutex_unlock(&keep->lock);
+    if (taken_over)
+        files_drop(&keep->files, offset);
     return status;
 }
 
@@ -461,6 +465,9 @@ tarn_status window_adopt(struct keep *keep, const struct keep_segment *segment, 
         return status;
     }
     has(keep, segment->offset, handle, true);
+    mutex_lock(&keep->lock);
+    find_locked(keep, segment->offset)->taken_over = true;
+    mutex_unlock(&keep->lock);
     window_keep(keep, segment->offset, true);
     return keep->begun ? open_later(keep, segment) : TARN_OK;
 }
@@ -495,16 +502,36 @@ void window_keep(struct keep *keep, uint64_t offset, bool kept)
 /* The piece stays while the caller holds `talking`: its end begins with a request to the owner. */
 tarn_status window_export(struct keep *keep, uint64_t offset, int *file)
 {
-    driver_piece handle = 0;
+    struct keep_piece found = {0};
     mutex_lock(&keep->lock);
     for (unsigned i = 0; i < keep->piece_count; i++)
         if (keep->pieces[i].kept && keep->pieces[i].offset == offset)
-            handle = keep->pieces[i].handle;
+            found = keep->pieces[i];
     mutex_unlock(&keep->lock);
-    if (!handle)
+    if (!found.handle)
         return failed(TARN_ERROR_SYSTEM, "the owner at %s asks for a segment that pool %s has not",
                       keep->path, keep->name);
-    return device_note(keep->device, driver->export(keep->device->number, handle, file));
+    if (!found.taken_over)
+        return device_note(keep->device, driver->export(keep->device->number, found.handle, file));
+    *file = files_get(&keep->files, offset);
+    if (*file >= 0)
+        return TARN_OK;
+    return failed(TARN_ERROR_SYSTEM,
+                  "pool %s has lost the file of a segment that it took over, so the owner at %s "
+                  "cannot have it: too few files may be open (ulimit -n)",
+                  keep->name, keep->path);
+}
+
+bool keep_took_over(const struct store *store, uintptr_t address)
+{
+    struct keep *keep = keep_of_store(store);
+    bool taken_over = false;
+    mutex_lock(&keep->lock);
+    for (unsigned i = 0; i < keep->piece_count; i++)
+        if (keep->base + keep->pieces[i].offset == address)
+            taken_over = keep->pieces[i].taken_over;
+    mutex_unlock(&keep->lock);
+    return taken_over;
 }
 
 /* The first segment that is no longer the owner's; one of no bytes if there is none. */

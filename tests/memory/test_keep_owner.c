@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* An owner that is killed and started again by hand, beside processes that have kept pools: they
+ * give the new owner what they have, also what they took over themselves. */
+#include "base/file.h"
+#include "keep_generations.h"
+#include "memory/keep/keep.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+/* An owner is killed and started again beside a process that goes on. It gets the pool again with
+ * the process's next request: what was sealed before and since is there for the next process. */
+static void survive_owner(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), alloc_in(pool, 0, 20 * MIB)};
+    void *block = alloc_in(pool, 0, 5 * MIB);
+    fill(told.first, 3 * MIB, 3);
+    fill(told.second, 20 * MIB, 9);
+    OK(tarn_pool_block_seal(told.first, "first", NULL, NULL));
+    send_all(socket, &told, sizeof told);
+    hear(socket, 'g'); /* the owner is another one now, or is about to be */
+    OK(tarn_free(block));
+    OK(tarn_pool_trim(pool, 0)); /* REMOVE */
+    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
+    block = alloc_in(pool, 0, 50 * MIB); /* ADD */
+    fill(block, 50 * MIB, 11);
+    OK(tarn_pool_block_seal(block, "third", NULL, NULL));
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+static void check_survivor(const struct told *told)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 3 && both_are_whole(pool));
+    tarn_sealed_block third = found(pool, "third");
+    CHECK(holds(third.pointer, 50 * MIB, 11));
+    CHECK(!kept.moved && found(pool, "first").pointer == told->first);
+    OK(tarn_free(third.pointer));
+    end_pool(pool);
+    CHECK(lines_of_list("") == 1); /* "no pools" */
+}
+
+static void a_living_process_registers_with_a_new_owner(void **state)
+{
+    (void)state;
+    struct told told;
+    struct side side = start_side("survive owner", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    end_owner(SIGKILL);
+    start_owner();
+    CHECK(lines_of_list("") == 1);
+    say(side.socket, 'g');
+    hear(side.socket, 'w');
+    kill_side(side);
+    check_survivor(&told);
+}
+
+/* The process asks while there is no owner: it waits for one. */
+static void a_process_waits_for_an_owner_that_was_killed(void **state)
+{
+    (void)state;
+    struct told told;
+    struct side side = start_side("survive owner", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    end_owner(SIGKILL);
+    say(side.socket, 'g');
+    usleep(200000);
+    start_owner();
+    hear(side.socket, 'w');
+    kill_side(side);
+    check_survivor(&told);
+}
+
+/* Takes the pool over, and goes on beside another owner: its next request gives that owner what was
+ * taken over too. `spare`: how many files may be open beyond those that the take-over needs. */
+static void inherit(int socket, rlim_t spare)
+{
+    struct rlimit before, little;
+    tarn_keep_options options = small_segments();
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_pool *pool = NULL;
+    void *block = NULL;
+    options.wait_ms = 10000;
+    OK(tarn_free(alloc_on(0, MIB)));
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    little = before;
+    for (little.rlim_cur = 3; !pool; little.rlim_cur++) {
+        rlim_t most = little.rlim_cur;
+        little.rlim_cur += spare;
+        CHECK(most < 100 && setrlimit(RLIMIT_NOFILE, &little) == 0);
+        (void)tarn_pool_keep("weights", &options, &pool, &kept);
+        little.rlim_cur = most;
+    }
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    say(socket, 'k');
+    hear(socket, 'g');
+    tarn_status status = tarn_pool_alloc(pool, lease(0), 50 * MIB, &block);
+    CHECK(!status || strstr(tarn_last_error(), "ulimit -n"));
+    CHECK(both_are_whole(pool));
+    send_all(socket, &status, sizeof status);
+    hear(socket, 'e');
+}
+
+static void inherit_with_files(int socket)
+{
+    inherit(socket, 100);
+}
+
+static void inherit_without_files(int socket)
+{
+    inherit(socket, 0);
+}
+
+/* What the request gives of a process that took the pool over, beside an owner that was started
+ * after that. */
+static tarn_status inherit_beside_new_owner(const char *how)
+{
+    struct told told;
+    tarn_status status;
+    kill_side(filled(&told));
+    struct side side = start_side(how, SOCK_STREAM);
+    hear(side.socket, 'k');
+    end_owner(SIGKILL);
+    start_owner();
+    say(side.socket, 'g');
+    receive_all(side.socket, &status, sizeof status);
+    kill_side(side);
+    return status;
+}
+
+static void what_was_taken_over_is_given_to_each_new_owner(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    OK(inherit_beside_new_owner("inherit"));
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    for (int i = 0; i < 3; i++) {
+        end_owner(SIGKILL);
+        start_owner();
+        OK(tarn_free(alloc_in(pool, 0, 50 * MIB)));
+        OK(tarn_pool_trim(pool, 0));
+        CHECK(both_are_whole(pool) && lines_of_list("") == 1);
+    }
+    const struct keep *own = keep_of_store(store_of_public(pool));
+    CHECK(own->files.messages == 1);
+    OK(tarn_free(found(pool, "first").pointer));
+    OK(tarn_free(found(pool, "second").pointer));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(own->files.messages == 0); /* a file would keep the memory */
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* Pipes in place of segments: a file is closed if the end for reading says so. */
+static void a_file_is_kept_until_it_is_dropped(void **state)
+{
+    (void)state;
+    enum { BATCHES = 4, FILES = BATCHES * KEEP_BATCH };
+    struct keep_files files;
+    int ends[FILES][2];
+    bool dropped[FILES] = {0};
+    files_begin(&files);
+    for (unsigned i = 0; i < BATCHES; i++) {
+        struct keep_message batch = keep_message(KEEP_SEGMENTS);
+        int list[KEEP_BATCH];
+        for (batch.count = 0; batch.count < KEEP_BATCH; batch.count++) {
+            unsigned at = i * KEEP_BATCH + batch.count;
+            CHECK(pipe2(ends[at], O_CLOEXEC | O_NONBLOCK) == 0);
+            batch.segments[batch.count].offset = at;
+            list[batch.count] = ends[at][1];
+        }
+        files_put(&files, &batch, list);
+    }
+    for (unsigned i = 0; i < FILES; i++)
+        CHECK(close(ends[i][1]) == 0);
+    for (unsigned i = 0; i < 4 * FILES; i++) {
+        unsigned at = pick(FILES);
+        char word = 'w';
+        int file = files_get(&files, at);
+        CHECK((file < 0) == dropped[at]);
+        if (file >= 0) {
+            CHECK(write(file, &word, 1) == 1 && read(ends[at][0], &word, 1) == 1);
+            file_close(file);
+        }
+        if (pick(2)) {
+            files_drop(&files, at);
+            dropped[at] = true;
+        }
+        for (unsigned j = 0; j < FILES; j++) /* 0: no process can write to it any more */
+            CHECK(read(ends[j][0], &word, 1) == (dropped[j] ? 0 : -1));
+    }
+    files_drop_all(&files);
+    for (unsigned i = 0; i < FILES; i++) {
+        char word;
+        CHECK(read(ends[i][0], &word, 1) == 0 && close(ends[i][0]) == 0);
+    }
+    mutex_finish(&files.lock);
+}
+
+static void without_its_files_a_new_owner_gets_nothing(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    GIVES(inherit_beside_new_owner("inherit without files"), TARN_ERROR_SYSTEM);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(!kept.adopted);
+    OK(tarn_pool_release(pool));
+}
+
+static void prepare_device(void)
+{
+    host_start_with(1, 512 * MIB);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    prepare_device();
+    keep_name_socket("keep-owner");
+    start_owner();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    return 0;
+}
+
+static const struct role roles[] = {
+    {"survive owner", survive_owner},
+    {"inherit", inherit_with_files},
+    {"inherit without files", inherit_without_files},
+    KEEP_ROLES,
+    {NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    if (role_play(argc, argv, prepare_device, roles))
+        return 0;
+    if (!keep_has_program())
+        return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_living_process_registers_with_a_new_owner),
+        cmocka_unit_test(a_process_waits_for_an_owner_that_was_killed),
+        cmocka_unit_test(a_file_is_kept_until_it_is_dropped),
+        cmocka_unit_test(what_was_taken_over_is_given_to_each_new_owner),
+        cmocka_unit_test(without_its_files_a_new_owner_gets_nothing),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
