@@ -180,7 +180,8 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
 
 /* Registers the segments of the pool that have a live block and are not registered yet, the oldest
  * first. If there are none, or no pool, it does not call NCCL. If a registration fails, the
- * segments before it stay registered.
+ * segments before it stay registered. Segments of a kept pool that were taken over are left out,
+ * as tarn_pool_segments_get() does; collectives copy what is in them.
  *   TARN_ERROR_LIBRARY        NCCL refused: `result`
  *   TARN_ERROR_NOT_SUPPORTED  NCCL has no windows here; collectives work, and copy
  *   TARN_ERROR_SUSPENDED      the pool, or the communicator, is suspended

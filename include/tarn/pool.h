@@ -186,14 +186,16 @@ TARN_API tarn_status tarn_pool_info_get(tarn_pool *pool, tarn_pool_info *info);
  *   TARN_ERROR_INVALID_ARGUMENT   the size of the structure is unknown */
 TARN_API tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
 
-/* Lists the segments of a registrable pool, in order of creation, or those of a kept pool
- * (tarn_pool_keep()): first what was taken over, by its addresses. Writes up to `room` of them to
- * `segments`, which may be NULL if `room` is 0, and the number of all segments, which may be above
- * `room`, to `count`. A segment that another thread creates or releases meanwhile may or may not be
- * listed.
+/* Lists the segments of a registrable pool, in order of creation, or those that this process has
+ * created of a kept pool (tarn_pool_keep()). What was taken over is not listed: a communication
+ * library exports what it registers, and drivers do not export memory again that was imported
+ * (CUDA_ERROR_INVALID_VALUE of cuMemExportToShareableHandle(); NCCL 2.28 then waits for ever).
+ * Writes up to `room` segments to `segments`, which may be NULL if `room` is 0, and the number of
+ * all, which may be above `room`, to `count`. A segment that another thread creates or releases
+ * meanwhile may or may not be listed.
  *   TARN_ERROR_INVALID_ARGUMENT     the pool is neither registrable nor kept
  *   TARN_ERROR_SUSPENDED            the pool has no memory now
- *   TARN_ERROR_OUT_OF_HOST_MEMORY   none to sort them; not if `room` is 0 */
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY   none to sort them */
 TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_mapping *segments, size_t room,
                                             size_t *count);
 

@@ -534,9 +534,10 @@ static void no_segment_is_deregistered_twice(void **state)
     in_child(the_end_of_tarn);
 }
 
-/* A process registers a pool that it has taken over, in each generation anew: windows on the very
- * memory, whole segments, each once. Nothing takes them away before they are deregistered. */
-static void windows_are_made_of_adopted_segments(void **state)
+/* A process that has taken a pool over registers the segments that it makes itself, each once.
+ * Nothing takes those away before they are deregistered. What was taken over is left out, because
+ * NCCL would export it, which the driver refuses. */
+static void windows_are_made_of_own_segments(void **state)
 {
     (void)state;
     struct told told;
@@ -555,26 +556,24 @@ static void windows_are_made_of_adopted_segments(void **state)
         CHECK(kept.blocks == 2 && both_are_whole(adopted));
         char *first = found(adopted, "first").pointer, *second = found(adopted, "second").pointer;
         OK(tarn_pool_segments_get(adopted, segments, 8, &count));
-        CHECK(count == 3 && kept.mapped == segments[0].bytes + segments[1].bytes +
-                                               segments[2].bytes); /* one has no sealed block */
+        CHECK(count == 0);
         tarn_nccl_begin(&registered, &communicator, adopted, TARN_NCCL_WINDOW,
                         NCCL_WIN_COLL_SYMMETRIC);
         OK(tarn_nccl_register(&registered));
-        CHECK(registered.count == 2 && fake_registrations() == 2);
-        CHECK(reads_what_is_there(&communicator, first));
-        CHECK(reads_what_is_there(&communicator, second));
+        CHECK(registered.count == 0 && fake_registrations() == 0);
         void *more = alloc_in(adopted, 0, 40 * MIB);
-        OK(tarn_nccl_register(&registered)); /* the new segment alone */
-        CHECK(registered.count == 3 && tarn_nccl_find(&registered, more));
+        OK(tarn_nccl_register(&registered));
+        CHECK(registered.count == 1 && tarn_nccl_find(&registered, more));
+        CHECK(!tarn_nccl_find(&registered, first) && !tarn_nccl_find(&registered, second));
         OK(tarn_free(more));
         GIVES(tarn_pool_suspend(adopted, true), TARN_ERROR_BUSY);
         OK(tarn_pool_trim(adopted, 0));
         OK(tarn_pool_segments_get(adopted, NULL, 0, &count));
-        CHECK(count == 3 && reads_what_is_there(&communicator, more));
+        CHECK(count == 1 && reads_what_is_there(&communicator, more));
         OK(tarn_nccl_deregister(&registered));
         OK(tarn_pool_trim(adopted, 0));
         OK(tarn_pool_segments_get(adopted, NULL, 0, &count));
-        CHECK(count == 2 && both_are_whole(adopted));
+        CHECK(count == 0 && both_are_whole(adopted));
         end_pool(adopted);
     }
     end_owner(SIGTERM);
@@ -607,7 +606,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_communicator_sleeps_without_a_pool, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_program_has_suspended_a_sleep_leaves_alone, set_up,
                                         tear_down),
-        cmocka_unit_test(windows_are_made_of_adopted_segments),
+        cmocka_unit_test(windows_are_made_of_own_segments),
     };
     host_start_with(1, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

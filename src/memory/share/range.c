@@ -8,6 +8,7 @@
 #include "memory/growth/registrable.h"
 #include "memory/growth/segment.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
 #include <tarn/observe.h>
@@ -45,8 +46,8 @@ tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
     return status;
 }
 
-/* True if each segment of the store is a driver allocation that others may register: in registrable
- * pools, and in kept pools, whose segments keep their addresses. */
+/* True if the store has segments that others may register: in registrable pools, and in kept pools,
+ * whose segments keep their addresses. */
 static bool has_segments(const struct store *store)
 {
     return store->kind.exports == EXPORTS_POOL || store_has(store, STORE_KEPT);
@@ -60,6 +61,18 @@ static tarn_mapping mapping_of(const struct store *store, const struct registrab
                           .generation = is_plain ? segment->serial
                                                  : generation_at(store->arena, segment->start),
                           .device = store->arena->device->number};
+}
+
+/* Takes out those that a kept pool has taken over, and returns how many are left. A library that
+ * registers a segment exports it. */
+static size_t without_taken_over(const struct store *store, struct registrable_segment *list,
+                                 size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!hooks.keep_took_over(store, list[i].start))
+            list[left++] = list[i];
+    return left;
 }
 
 /* The segments of a store, in a list of its own, which the caller frees. `*room` receives how many
@@ -78,6 +91,8 @@ static tarn_status segments_list(struct store *store, struct registrable_segment
         if (*count > *room)
             pages_free(*list, *room * sizeof **list);
     } while (*count > *room);
+    if (store_has(store, STORE_KEPT))
+        *count = without_taken_over(store, *list, *count);
     return TARN_OK;
 }
 
@@ -96,10 +111,6 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     status = store_check(store);
     if (status)
         return status;
-    if (!room) {
-        *count = registrable_list(store, NULL, 0);
-        return TARN_OK;
-    }
     struct registrable_segment *list = NULL;
     size_t listed = 0, found = 0;
     status = segments_list(store, &list, &listed, &found);

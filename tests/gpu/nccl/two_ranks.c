@@ -11,7 +11,7 @@
  *               be of them
  *   trap        the same with a registration that is not anchored: says whether the unmapped memory
  *               came back, and whether the next collective read the old one
- *   keep        with TARN_KEEP: ranks whose windows are in kept pools kill themselves, and those that
+ *   keep        with TARN_KEEP: ranks whose windows are in kept pools kill themselves; those that
  *               follow register the same memory again and reduce what is in it */
 #define _GNU_SOURCE
 #include "nccl/tarn_nccl.h"
