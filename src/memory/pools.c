@@ -236,7 +236,7 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
             continue;
         mutex_lock(&arena->lock);
         struct pool *found = pool_of_id_locked(arena, id);
-        if (found && !user_retain(found))
+        if (found && (atomic_load(&found->unready) || !user_retain(found)))
             found = NULL;
         mutex_unlock(&arena->lock);
         if (found) {

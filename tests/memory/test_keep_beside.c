@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <tarn/debug.h>
+#include <tarn/observe.h>
 #include <tarn/share.h>
 #include <tarn/snapshot.h>
 
@@ -351,6 +352,42 @@ static void peers_reach_what_was_adopted(void **state)
     end_pool(pool);
 }
 
+static unsigned early; /* how often the pool was found before its adoption was complete */
+
+static void seek_next(const tarn_mapping *range, void *user)
+{
+    tarn_pool *pool = NULL;
+    (void)range;
+    early += tarn_pool_find(*(const tarn_pool_id *)user, &pool) == TARN_OK;
+}
+
+/* Until then another thread could take the memory of its sealed blocks. */
+static void a_pool_is_found_when_it_is_adopted(void **state)
+{
+    (void)state;
+    tarn_pool *before = NULL, *again = NULL;
+    tarn_pool_info info = {.size = sizeof info};
+    tarn_kept kept;
+    tarn_observer observer;
+    kill_side(filled(&told));
+    OK(tarn_pool_create(NULL, &before));
+    OK(tarn_pool_info_get(before, &info));
+    OK(tarn_pool_release(before));
+    info.id.second++;
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = 0,
+                                                  .user = &info.id,
+                                                  .mapped = seek_next},
+                         &observer));
+    tarn_pool *pool = keep("weights", &kept);
+    OK(tarn_observer_remove(observer));
+    CHECK(kept.mapped == reserved() && early == 0);
+    OK(tarn_pool_find(info.id, &again));
+    CHECK(again == pool);
+    OK(tarn_pool_release(again));
+    end_pool(pool);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -390,6 +427,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_restore_takes_the_seal_off_what_was_otherwise),
         cmocka_unit_test(a_graph_is_captured_again_with_the_same_addresses),
         cmocka_unit_test(peers_reach_what_was_adopted),
+        cmocka_unit_test(a_pool_is_found_when_it_is_adopted),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);
 }

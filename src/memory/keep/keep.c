@@ -256,7 +256,7 @@ static tarn_status enter_all(struct keep *keep, struct heap *heap, const struct 
     return status;
 }
 
-/* A pool that nobody else finds yet. */
+/* A pool that callers find only when it has its segments and numbers. */
 static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options,
                              struct arena *arena)
 {
@@ -277,6 +277,7 @@ static tarn_status pool_make(struct keep *keep, const tarn_keep_options *options
     store->allocator = keep_allocator;
     store->allocator.user = keep;
     atomic_store(&pool->users, 1);
+    atomic_store(&pool->unready, true);
     keep->pool = pool;
     return TARN_OK;
 }
@@ -366,6 +367,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
         describe(keep, kept);
         if (!keep->reads)
             publish(keep);
+        atomic_store(&keep->pool->unready, false);
         *pool = (tarn_pool *)keep->pool;
     }
     sealed_end(&sealed);

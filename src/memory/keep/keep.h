@@ -47,7 +47,7 @@ struct keep {
     char uuid[sizeof(((struct driver_identity *)0)->uuid)]; /* of the device */
     bool reads;    /* beside the process that has the pool. Then no heap has its memory */
     bool writable; /* keeps_lock: the driver does not refuse writes to all of it */
-    bool begun;    /* other threads can find the pool */
+    bool begun;    /* the arena lists the pool */
     bool returns;  /* the adoption failed: at the end, the owner keeps its segments */
     bool spares;   /* a block that is freed keeps its seal: keep_spare() */
 
@@ -68,7 +68,7 @@ struct keep {
 
     struct keep_files files;
 
-    mutex lock; /* of all fields below; no other lock is taken under it */
+    mutex lock; /* of all fields below, once callers find the pool; no other is taken under it */
     struct keep_piece pieces[KEEP_SEGMENTS_MOST];
     unsigned piece_count; /* by offset */
     struct tree seals;    /* the sealed blocks, by offset */

@@ -28,6 +28,7 @@ struct pool {
     atomic_uint visits;            /* requests in progress: they keep the object, but the pool may
                                    end */
     atomic_int state;              /* tarn_pool_state (suspend.c) */
+    atomic_bool unready;           /* tarn_pool_keep() is adopting it: no caller finds it yet */
     struct contents contents;      /* used by the thread that changes the state */
     bool prepared, saves_contents; /* likewise: a sleep has begun; it saves contents */
     struct taken *taken;           /* likewise: memory that the sleep has unmapped */
