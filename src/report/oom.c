@@ -141,7 +141,8 @@ static tarn_status leave(struct sink *sink, const struct picture *picture, const
     return status ? status : ended;
 }
 
-static tarn_status leave_both(const char *base, int device, const char *text)
+/* `snapshot`: whether that file is complete, also if the text fails. */
+static tarn_status leave_both(const char *base, int device, const char *text, bool *snapshot)
 {
     char path[4096];
     struct sink *sink = pages_alloc(sizeof *sink);
@@ -154,6 +155,7 @@ static tarn_status leave_both(const char *base, int device, const char *text)
     snprintf(path, sizeof path, "%s.pickle", base);
     if (!status)
         status = leave(sink, picture, path, device, NULL);
+    *snapshot = !status;
     snprintf(path, sizeof path, "%s.txt", base);
     if (!status)
         status = leave(sink, picture, path, device, text);
@@ -177,10 +179,16 @@ void oom_leave(int device, const char *text, char *where, size_t size)
         return;
     snprintf(base, sizeof base, "%.2900s/tarn-oom-%ld-%u", folder, (long)getpid(), number + 1);
     error_attempt_begin(&before);
-    tarn_status status = leave_both(base, device, text);
-    int length =
-        status ? snprintf(where, size, " No snapshot was left: %s", tarn_last_error())
-               : snprintf(where, size,
+    bool snapshot;
+    tarn_status status = leave_both(base, device, text, &snapshot);
+    int length;
+    if (!snapshot)
+        length = snprintf(where, size, " No snapshot was left: %s", tarn_last_error());
+    else if (status)
+        length = snprintf(where, size, " A snapshot is in %s.pickle, with no text beside it: %s",
+                          base, tarn_last_error());
+    else
+        length = snprintf(where, size,
                           " A snapshot is in %s.pickle, the largest holders in .txt beside it%s.",
                           base, number + 1 == MOST ? "; no more are left by this process" : "");
     (void)text_was_cut(where, size, length);

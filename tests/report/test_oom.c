@@ -150,6 +150,23 @@ static void a_full_disk_leaves_no_half_file(void)
     rmdir(folder);
 }
 
+static void a_text_that_fails_leaves_the_snapshot(void)
+{
+    static char buffer[1 << 20];
+    char path[160];
+    begin();
+    snprintf(path, sizeof path, "%s/tarn-oom-%ld-1.txt", folder, (long)getpid());
+    CHECK(mkdir(path, 0700) == 0); /* no file can have that name */
+    refused();
+    CHECK(strstr(tarn_last_error(), "A snapshot is in ") && !strstr(tarn_last_error(), "holders"));
+    CHECK(strstr(tarn_last_error(), "with no text beside it: ") &&
+          strstr(tarn_last_error(), "is not a regular file"));
+    CHECK(rmdir(path) == 0 && files() == 1);
+    size_t size = content(1, "pickle", buffer, sizeof buffer);
+    CHECK(buffer[0] == '\x80' && buffer[size - 1] == '.');
+    rmdir(folder);
+}
+
 int main(void)
 {
     unsetenv("TARN_TRACE");
@@ -159,6 +176,7 @@ int main(void)
         CHILD_TEST(so_many_and_no_more),
         CHILD_TEST(a_folder_that_is_not_there_is_said_and_changes_nothing),
         CHILD_TEST(a_full_disk_leaves_no_half_file),
+        CHILD_TEST(a_text_that_fails_leaves_the_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
