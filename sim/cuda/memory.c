@@ -92,15 +92,19 @@ cu_result cuMemAlloc_v2(cu_address *address, size_t size)
     return code;
 }
 
+static tarn_status free_now(int device, uintptr_t address, driver_stream queue)
+{
+    (void)queue;
+    return driver->free(device, address);
+}
+
 cu_result cuMemFree_v2(cu_address address)
 {
     int device;
     if (!address)
         return sim_enter("cuMemFree", &device);
     cu_result code = enter_at("cuMemFree", address, &device);
-    if (!code)
-        sim_pool_forget(address);
-    return code ? code : sim_code(driver->free(device, (uintptr_t)address));
+    return code ? code : sim_pool_free(address, free_now, device, 0);
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)

@@ -68,32 +68,56 @@ static bool is_live_locked(cu_pool pool)
     return pool >= pools && pool < pools + POOLS && pool->live;
 }
 
+/* False: the table is full. */
+static bool enter_locked(struct block block)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        struct block *slot = &blocks[(home(block.address) + i) % BLOCKS];
+        if (!slot->address) {
+            *slot = block;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void note_locked(cu_pool pool, cu_address address, size_t size)
 {
-    struct block *block = find_locked(0);
-    for (size_t i = 0; i < BLOCKS; i++)
-        if (!blocks[(home(address) + i) % BLOCKS].address) {
-            block = &blocks[(home(address) + i) % BLOCKS];
-            break;
-        }
-    if (!block)
+    if (!enter_locked((struct block){address, size, pool}))
         return;
-    *block = (struct block){address, size, pool};
     pool->used += size;
     pool->high = pool->used > pool->high ? pool->used : pool->high;
     pool->most = pool->used > pool->most ? pool->used : pool->most;
 }
 
-void sim_pool_forget(cu_address address)
+/* Takes a block out of the table. Its pool counts it until its free has succeeded. */
+static struct block take(cu_address address)
 {
+    struct block taken = {0};
     mutex_lock(&pools_lock);
     struct block *block = address ? find_locked(address) : NULL;
     if (block) {
-        block->pool->used -= block->size;
-        block->pool->taken = block->pool->live || block->pool->used;
+        taken = *block;
         block->address = 0;
     }
     mutex_unlock(&pools_lock);
+    return taken;
+}
+
+cu_result sim_pool_free(cu_address address, tarn_status (*release)(int, uintptr_t, driver_stream),
+                        int device, driver_stream queue)
+{
+    struct block block = take(address); /* before another thread can get the address */
+    tarn_status status = release(device, (uintptr_t)address, queue);
+    mutex_lock(&pools_lock);
+    if (block.pool && !status) {
+        block.pool->used -= block.size;
+        block.pool->taken = block.pool->live || block.pool->used;
+    } else if (block.pool) {
+        (void)enter_locked(block);
+    }
+    mutex_unlock(&pools_lock);
+    return sim_code(status);
 }
 
 cu_pool sim_pool_of(cu_address address)
@@ -154,11 +178,7 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
     cu_result code = sim_enter("cuMemFreeAsync", &device);
     if (!code)
         code = sim_stream(stream, &device, &queue);
-    if (code)
-        return code;
-    /* before another thread can get the address; a free that fails was of no block */
-    sim_pool_forget(address);
-    return sim_code(driver->free_async(device, (uintptr_t)address, queue));
+    return code ? code : sim_pool_free(address, driver->free_async, device, queue);
 }
 
 static cu_stream per_thread(cu_stream stream)

@@ -86,8 +86,9 @@ size_t sim_function_parameter(cu_function function, size_t index, size_t *offset
 /* Notes that a node is a kernel's, and copies its parameters. */
 cu_result sim_node_is_kernel(int device, driver_node node, const struct cu_kernel_node *given);
 
-/* An address is being freed; if it is a block of a pool, it is forgotten. */
-void sim_pool_forget(cu_address address);
+/* Frees an address by `release`. A block of a pool is no longer the pool's, unless that fails. */
+cu_result sim_pool_free(cu_address address, tarn_status (*release)(int, uintptr_t, driver_stream),
+                        int device, driver_stream queue);
 /* The pool of a block; NULL: none. */
 cu_pool sim_pool_of(cu_address address);
 

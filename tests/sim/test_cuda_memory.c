@@ -227,6 +227,49 @@ static void a_known_capture_survives_allocations(void **state)
     assert_ok(tarn_stream_return(other));
 }
 
+static uint64_t used_bytes(cu_pool pool)
+{
+    enum { USED = 7 }; /* CU_MEMPOOL_ATTR_USED_MEM_CURRENT */
+    cu_result (*get)(cu_pool, unsigned, void *) = NULL;
+    uint64_t bytes = 0;
+    loader_store(&get, their("cuMemPoolGetAttribute"));
+    assert_int_equal(get(pool, USED, &bytes), CU_OK);
+    return bytes;
+}
+
+/* A free that is refused leaves the block with its pool. */
+static void a_refused_free_leaves_a_block_to_its_pool(void **state)
+{
+    (void)state;
+    cu_result (*get)(cu_pool *, cu_device) = NULL;
+    cu_result (*alloc)(cu_address *, size_t, cu_stream) = NULL;
+    cu_result (*release)(cu_address, cu_stream) = NULL;
+    tarn_stream stream;
+    cu_pool pool = NULL;
+    cu_address block = 0;
+    void *graph = NULL;
+    assert_ok(tarn_device_set(0));
+    assert_ok(tarn_stream_lease(0, 0, &stream));
+    cu_stream native = (cu_stream)native_of(stream);
+    loader_store(&get, their("cuDeviceGetDefaultMemPool"));
+    loader_store(&alloc, their("cuMemAllocAsync"));
+    loader_store(&release, their("cuMemFreeAsync"));
+    assert_int_equal(get(&pool, 0), CU_OK);
+    assert_int_equal(alloc(&block, 4 * MIB, native), CU_OK);
+    assert_int_equal(used_bytes(pool), 4 * MIB);
+    assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+    assert_int_not_equal(release(block, native), CU_OK);
+    assert_int_equal(used_bytes(pool), 4 * MIB);
+    assert_ok(tarn_capture_end(stream, &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_int_equal(release(block, native), CU_OK);
+    assert_int_equal(used_bytes(pool), 0);
+    assert_int_not_equal(release(block, native), CU_OK);
+    assert_int_equal(used_bytes(pool), 0);
+    assert_ok(tarn_stream_return(stream));
+    set_context(NULL);
+}
+
 /* The last test: nothing works after it. */
 static void shutdown_gives_everything_back(void **state)
 {
@@ -246,6 +289,7 @@ int main(void)
         cmocka_unit_test(random_blocks_keep_their_contents),
         cmocka_unit_test(the_current_device_is_the_contexts),
         cmocka_unit_test(a_known_capture_survives_allocations),
+        cmocka_unit_test(a_refused_free_leaves_a_block_to_its_pool),
         cmocka_unit_test(shutdown_gives_everything_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
