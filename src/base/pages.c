@@ -2,8 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The library's own memory. Owns all bookkeeping memory: pages from mmap, small memory in classes
- * of powers of two, objects in chunks of 64 KiB. Chunks are never freed; pages are freed at once.
- * Each object pool has its own lock and is never destroyed; the counters are atomic. */
+ * of powers of two, objects in chunks of 64 KiB or, in pools with marks, of twice as much each
+ * time. Chunks are never freed; pages are freed at once. Each object pool has its own lock and is
+ * never destroyed; the counters are atomic. */
 #include "base/pages.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include <tarn/core.h>
 
-/* Sets this thread's last error. No lock, no allocation. */
+/* Sets this thread's last error. The first one allocates its text. */
 void error_set(tarn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 /* Prepends "text: " to this thread's last error. */

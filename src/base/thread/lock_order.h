@@ -43,7 +43,7 @@
       "the handles of a library on a device. Not held over a create or a destroy")                 \
     X(HANDLE, "a handle's lock (handle/handle.h)",                                                 \
       "what the vendor was told last, its workspaces; held over the vendor's calls that set "      \
-      "stream and workspace, not over memory calls")                                               \
+      "stream and workspace; over no memory call but tarn_record_stream()")                        \
     X(WORKING, "working (debug/work.c)",                                                           \
       "debug mode's streams, buffer and quarantines, and what is ready; held over its own "        \
       "copies and the waits for them, which depend on no other work")                              \
@@ -58,10 +58,11 @@
       "are noted")                                                                                 \
     X(KEEP_TALKING, "a kept pool's talking (memory/keep/keep.h)",                                  \
       "one request to the pool's owner at a time; held over the wait for its answer, which the "   \
-      "owner gives at once")                                                                       \
+      "owner gives at once, over the driver's calls by which a reader maps and unmaps what the "   \
+      "answer says, and over exports for a new owner")                                             \
     X(KEEPS, "keeps_lock (memory/keep/window.c)",                                                  \
-      "the list of kept pools; held over the driver's calls that map their segments, and those "   \
-      "that give a new peer access to them")                                                       \
+      "the list of kept pools; held over the driver's calls that map their segments, those that "  \
+      "give a new peer access to them, and those that release what was refused before")            \
     X(HEAPS, "heaps_lock (heaps.c)",                                                               \
       "the creation of heaps: one per stream and pool. Its holder may hold the locks of "          \
       "several heaps")                                                                             \
@@ -73,8 +74,8 @@
     X(HEAP, "a heap's lock (heap/heap.h)",                                                         \
       "its zones, spans, slabs, waiting blocks, batches, list of caches; a revoked cache. Held "   \
       "over the record and the query of an event, over the questions whether a stream captures "   \
-      "and what a node of its graph waits for, and over the driver's calls by which a "            \
-      "compaction exchanges a piece, on a device without work")                                    \
+      "and what a node of its graph waits for, over free_async, and over the driver's calls by "   \
+      "which a compaction exchanges a piece, on a device without work")                            \
     X(RELEASE, "releaser.lock (pressure/release.c)",                                               \
       "whether the thread that gives idle memory back runs, and its interval; held over "          \
       "its start")                                                                                 \

@@ -12,9 +12,9 @@ enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
 
 extern atomic_int process_state;
 
-/* Grows whenever something happens after which no thread may trust what it remembers: a shutdown, a
- * fork, a lost device, a retired stream, a known capture that begins or ends, new settings of
- * handles. Begins at 1. One load tells a hot path that nothing happened. */
+/* Grows whenever no thread may trust any more what it remembers, such as at a fork, a retirement of
+ * a stream, or the begin of a scope or a known capture, and whenever each thread is to look for
+ * something once. Begins at 1. One load tells a hot path that nothing happened. */
 extern atomic_uint_fast64_t process_changes;
 
 /* Called after the change itself is visible. */
