@@ -3,11 +3,12 @@
 
 /* The layout of a kept pool: a table of its sealed blocks in a file that its process and its owner
  * map. The owner makes it, and keeps it when the process ends. Only the process that has the pool
- * writes, one thread at a time; a reader sees an entry whole, because its state is written last. So
- * the table is consistent wherever its process is killed. Pages behind what was used stay
- * untouched. A process reads the table once, when it adopts the pool, and checks what it read: its
- * own records say afterwards what is sealed and which places are free. Processes that read the pool
- * beside it map the table without a right to write it, and read it again when it has changed. */
+ * writes, one thread at a time, except that an owner empties the table when it drops a pool. A
+ * reader sees an entry whole, because its state is written last. So the table is consistent
+ * wherever its process is killed. Pages behind what was used stay untouched. A process reads the
+ * table once, when it adopts the pool, and checks what it read: its own records say afterwards what
+ * is sealed and which places are free. Processes that read the pool beside it map the table without
+ * a right to write it, and read it again when it has changed. */
 #ifndef TARN_MEMORY_KEEP_LAYOUT_H
 #define TARN_MEMORY_KEEP_LAYOUT_H
 
@@ -33,7 +34,8 @@ struct layout {
     _Atomic uint64_t base;    /* of the pool's addresses in the process that has it, or had it last;
                               0: none had it. Written behind `size` */
     uint64_t size;            /* bytes of these addresses */
-    _Atomic uint64_t used;    /* blocks from here on were never sealed */
+    _Atomic uint64_t used;    /* blocks from here on were never sealed, or the
+                              pool was dropped */
     _Atomic uint64_t changes; /* goes up after each seal, and each end of one */
     _Atomic uint64_t segments; /* the highest number of a segment that the owner has or had */
     uint64_t unused;

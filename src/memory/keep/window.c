@@ -4,8 +4,8 @@
 /* The memory of kept pools: each segment is one piece, exported, handed to the owner, and mapped in
  * the pool's own addresses. Owns the list of kept pools. A segment is the owner's before the pool
  * uses it, and no longer the owner's before its bytes are given back. So a kill at any moment
- * leaves either a whole segment with the owner, or none. Driver calls are made with no lock held.
- */
+ * leaves either a whole segment with the owner, or none. lock_order.h says which locks are held
+ * over driver calls. */
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/status.h"
