@@ -87,7 +87,7 @@ struct memory_config {
     char plan[CONFIG_PATH_BYTES]; /* path of the plan file (plan_file.h); "": none */
 };
 
-/* How a value is written. The first five kinds are words, and the field is the index of the
+/* How a value is written. The first four kinds are words, and the field is the index of the
  * word. */
 enum config_kind {
     CONFIG_BOOLEAN,

@@ -76,7 +76,7 @@ struct hooks {
     tarn_status (*keep_refuse_pointer)(uintptr_t address);
     /* Whether another process has made the kept pool's segment at this address. */
     bool (*keep_took_over)(const struct store *store, uintptr_t address);
-    /* Gives a new peer access to the memory of kept pools. No lock held. */
+    /* Gives a new peer access to the memory of kept pools. Only `enable_lock` is held. */
     tarn_status (*keeps_grant)(const struct device *device, int peer);
 
     /* Gives the idle memory of a pool that has ended back to the driver (trim.h). No lock held. */
