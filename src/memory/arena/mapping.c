@@ -3,8 +3,8 @@
 
 /* Owns where pieces are mapped: the arena's entries of first and second addresses, which change
  * only in claimed addresses, and stuck pieces, which the driver refused to unmap. Makes all driver
- * calls that map, unmap and set access, except those of exchange.c, and none under an arena's or a
- * heap's lock.
+ * calls that map, unmap and set access there, except those of exchange.c, and none under an arena's
+ * or a heap's lock.
  *
  * Code that maps or unmaps shares `mapping` over these calls. So code that enables a peer sees each
  * mapping either complete, with its access, or not begun. */

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Calls observers. Each function runs callbacks of the program. So the caller holds no lock of a
- * heap, an arena or a driver, except `moving` in the first two. Without observers, each call is one
- * load. */
+ * heap, an arena or a driver, except `moving` and a range's lock in the first two. Without
+ * observers, each call is one load. */
 #ifndef TARN_MEMORY_OBSERVE_H
 #define TARN_MEMORY_OBSERVE_H
 
