@@ -13,8 +13,7 @@
  * that size, it maps idle pieces of the heap's free spans and unmapped pieces of its store, and
  * creates what is missing. segment_grow() does it for a plain store, registrable_grow() for a
  * registrable one. Makes no wait of its own. On failure live blocks are unchanged, but pieces may
- * have been unmapped, or have joined the heap's free memory. After TARN_ERROR_OUT_OF_MEMORY nothing
- * of the heap was unmapped. */
+ * have been unmapped, or have joined the heap's free memory. */
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                       struct span **span);
 
