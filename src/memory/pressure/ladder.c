@@ -7,7 +7,8 @@
  *
  * After each step that has freed memory, the search starts again, because other memory may have
  * become free (pytorch/pytorch#189504). The ladder waits until any mark ends that holds memory
- * back, since that memory may suffice; it does not wait for the device (#171771).
+ * back, since that memory may suffice. It waits for the device only if there is no other mark
+ * (#171771).
  *
  * The ladder ends whatever other threads do. It waits for about as many marks as exist when it
  * begins. It takes memory from others a bounded number of times, and starts again for pools that
@@ -15,7 +16,7 @@
  *
  * A capture prevents no step. Driver calls are made in relaxed mode. Memory whose last use cannot
  * be marked, because a stream captures, is not idle. Waits are for events recorded outside
- * captures, never for a stream or a device. */
+ * captures, or for a device on which none is open. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
 #include "base/thread/clock.h"
@@ -265,7 +266,7 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7: all earlier steps again while no thread moves memory. */
+/* Step 7: steps 1, 3 and 6 again while no thread moves memory. */
 static enum outcome step_alone(struct climb *climb)
 {
     return search_alone(climb, true);
