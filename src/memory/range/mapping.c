@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the driver calls that map and unmap pages of ranges, and so which piece is mapped at
- * which page. Keeps: a page that is EMPTY has no piece; every other has one, which is mapped
- * there, with access for the device and its peers unless the page is LEFT. `mapping` is shared
- * over these calls, as in the arena (arena/mapping.c). */
+/* Owns the driver calls that map and unmap pages of ranges, and so which piece is mapped at which
+ * page. Keeps: a page that is EMPTY has no piece; every other has one, except a TAKEN one that was
+ * EMPTY. The piece is mapped there, with access for the device and its peers unless the page is
+ * LEFT. `mapping` is shared over these calls, as in the arena (arena/mapping.c). */
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/arena/generation.h"

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The calls on ranges. Owns the fast way of a commit and a decommit, which takes no lock: one look
- * at each page, and one atomic exchange, or two for several pages at once. */
+ * at each page, and one atomic exchange per page, which a decommit follows with a store. */
 #include "memory/range/range.h"
 #include "base/machine.h"
 #include "base/pages.h"

@@ -11,8 +11,9 @@
  * under the range's lock, by a thread that has taken the page (PAGE_TAKEN) and shares
  * `moving`.
  *
- *   EMPTY -> TAKEN -> COMMITTED <-> DECOMMITTED -> TAKEN -> EMPTY    memory comes, and goes
- *                                                  TAKEN -> LEFT     memory moved to another page
+ *   EMPTY -> TAKEN -> COMMITTED -> TAKEN -> DECOMMITTED -> TAKEN -> EMPTY    memory comes, and goes
+ *   DECOMMITTED -> COMMITTED        on the same stream
+ *   DECOMMITTED -> TAKEN -> LEFT    memory moved to another page
  *
  * A decommit notes the stream and the range's `epoch`. A mark that is recorded on the stream
  * later, when memory is wanted elsewhere, first ends the epoch: so it covers every page that has
@@ -30,7 +31,7 @@ enum page_state {
     PAGE_EMPTY,       /* nothing is mapped; range lock to change */
     PAGE_COMMITTED,   /* the program's */
     PAGE_DECOMMITTED, /* mapped, and free in the order of its stream */
-    PAGE_TAKEN,       /* one thread maps or unmaps it */
+    PAGE_TAKEN,       /* one thread changes it */
     PAGE_LEFT         /* mapped, to be unmapped when idle; range lock to change */
 };
 
@@ -53,8 +54,9 @@ static inline uint64_t word_decommitted(uint64_t word)
     return word_with(word + (1u << PAGE_STATE_BITS), PAGE_DECOMMITTED);
 }
 
-/* The thread that has taken the page changes it. The fields from `owner` to `holds` describe the
- * last commit while the page is committed, and the last decommit afterwards. */
+/* The thread that has taken the page changes it; any thread may change `holds`. While the page is
+ * committed, `owner` and `stream` are those of the last commit, and afterwards of the last
+ * decommit, of which `epoch` always is. */
 struct page {
     _Alignas(CACHE_LINE) atomic_uint_fast64_t word;
     atomic_uint_fast64_t owner; /* the stream, as owner_of() says */
@@ -229,8 +231,9 @@ bool page_wants_mark_locked(struct tarn_range *range, struct page *page);
 /* ---- mapping.c: the driver. Under the range's lock, sharing `moving` ---- */
 
 /* Maps memory at the empty pages among [first, end), which the caller has taken: pieces of the
- * list, and when it is empty, those of pages in the list `aliases`, for the second time. On
- * failure nothing is mapped, and the pieces are unmapped, with their stores. */
+ * list, and when it is empty, those of pages in the list `aliases`, for the second time. On failure
+ * what is mapped is unmapped again, with the pieces in their stores; pages that the driver refuses
+ * to unmap are LEFT. */
 tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
                              struct piece_list *pieces, struct page **aliases);
 /* Unmaps pages [first, end), each with a piece of its own, in one call; adds the pieces to a list.
