@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every call into a vendor's library, except those that load it. Handles what vendors do wrong: the
- * place for a handle is zeroed before create, success with NULL counts as a failure, and a handle
- * after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE returns success without
- * a device). Calls that may allocate run in the device's context and in relaxed capture mode, so
- * that a capture that tarn does not know survives them if the driver allows it. */
+/* The calls into a vendor's library, except those that load it, and that set a workspace
+ * (workspace.c). Handles what vendors do wrong: the place for a handle is zeroed before create,
+ * success with NULL counts as a failure, and a handle after a failure is ignored (cuSOLVER leaves a
+ * dangling pointer, hipSPARSE returns success without a device). Calls that may allocate run in the
+ * device's context and in relaxed capture mode, so that a capture that tarn does not know survives
+ * them if the driver allows it. */
 #include "base/debug_words.h"
 #include "base/log.h"
 #include "base/pages.h"
