@@ -3,7 +3,8 @@
 
 /* A lock of one word, for tables that every charged call uses. Taking it and giving it back cost
  * one atomic exchange each; the kernel is called only when threads compete. It is a leaf: its
- * holder takes no other lock and makes no call, except mmap() to grow a table. Zero means free. */
+ * holder takes no other lock and makes no call, except mmap() and munmap() to grow a table. Zero
+ * means free. */
 #ifndef TARN_RUN_LOCK_H
 #define TARN_RUN_LOCK_H
 

@@ -3,13 +3,14 @@
 
 /* The shim for CUDA (for HIP: hip/). It is a libcuda.so.1 in front of the real one, which it needs
  * by its path; the real one serves all that the shim does not export. The shim exports hooks, one
- * per row of RUN_HOOK_LIST. Each hook passes the call on, unchanged, and writes down what the call
- * did.
+ * per row of RUN_HOOK_LIST. A hook passes the call on and writes down what the call did. With
+ * --pool it may serve the call itself; under a limit it answers with what the limit leaves.
  *
  * The shim does nothing before cuInit() has succeeded. In a child of fork() after that, every hook
  * only passes calls on. What goes wrong in the shim (no host memory, no place in a list, no folder)
- * is counted or left out, and never makes a call fail. Only a limit does that, with the driver's
- * own code. No lock is held over a call of the driver that may wait. */
+ * is counted or left out, and never makes a call fail. A limit does that, and so does --pool for a
+ * wrong address, both with the driver's own code. No lock is held over a call of the driver that
+ * may wait. */
 #ifndef TARN_RUN_SHIM_H
 #define TARN_RUN_SHIM_H
 
