@@ -13,6 +13,7 @@ import pytest
 
 import tarn
 from tarn.devices import Stream
+from tarn.errors import error_of
 
 
 def fill(block, value):
@@ -72,6 +73,13 @@ def test_errors_say_what_python_calls_them():
         tarn.alloc(100, device=7)
     with pytest.raises(tarn.ConfigurationError, match="segment"):
         tarn.configure("segment:plain")
+
+
+def test_each_status_has_an_exception_in_tarn():
+    statuses = [status for status in tarn.Status if status]
+    kinds = {type(error_of(status)) for status in statuses}
+    assert len(kinds) == len(statuses) and tarn.TarnError not in kinds
+    assert all(getattr(tarn, kind.__name__) is kind and kind.__name__ in tarn.__all__ for kind in kinds)
 
 
 def test_a_block_grows_in_place_or_stays():
