@@ -298,7 +298,7 @@ class Pool(Owning, Enterable):
 
     @property
     def is_suspended(self) -> bool:
-        """True if the pool's memory was given back by suspend()."""
+        """True if the pool is suspended, is being suspended or resumed, or a prepared sleep includes it."""
         return bool(self._info().state != 0)
 
     def alloc(self, size: int, *, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None) -> Block:
