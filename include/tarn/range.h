@@ -75,21 +75,24 @@ TARN_API tarn_status tarn_range_create(const tarn_range_options *options, size_t
  *   TARN_ERROR_INVALID_ARGUMENT   a page is committed already
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device
  *   TARN_ERROR_CAPTURE            the stream captures, or the call would have to wait for a stream
- *                                 that does: commit before the capture begins
+ *                                 that does: commit before the capture begins. An unknown capture
+ *                                 may go unseen
  *   TARN_ERROR_OUT_OF_MEMORY      the device or a limit has no room
  *   TARN_ERROR_SUSPENDED          the pool is suspended
- *   TARN_ERROR_BUSY               memory has to be mapped, and the thread is in a `mapped` or
- *                                 `unmapping` callback (observe.h) */
+ *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h),
+ *                                 and not every page still has memory decommitted on `stream` */
 TARN_API tarn_status tarn_range_commit(tarn_range *range, size_t offset, size_t bytes,
                                        tarn_stream stream);
 
-/* Takes committed pages back, when the work that was queued on `stream` until now has ended. Makes
- * no driver call, except with debug mode (TARN_DEBUG), which unmaps a page as soon as it is idle,
- * so that late work faults. Work of other streams on the pages must come before that work: let
- * `stream` wait for it. All pages are decommitted, or on failure none.
+/* Takes committed pages back, when the work that was queued on `stream` until now has ended. Needs
+ * no driver call for that, but asks the driver whether the stream captures while any known capture
+ * is open. Debug mode of blocks (TARN_DEBUG) unmaps a page as soon as it is idle, so that late work
+ * faults. Work of other streams on the pages must come before that work: let `stream` wait for it.
+ * All pages are decommitted, or on failure none.
  *   TARN_ERROR_INVALID_ARGUMENT   a page is not committed
  *   TARN_ERROR_INVALID_STREAM     as for tarn_range_commit()
- *   TARN_ERROR_CAPTURE            the stream captures: decommit when the capture has ended
+ *   TARN_ERROR_CAPTURE            the stream captures: decommit when the capture has ended. An
+ *                                 unknown capture goes unseen while no known one is open
  *   TARN_ERROR_BUSY               a page is held (tarn_range_hold()) */
 TARN_API tarn_status tarn_range_decommit(tarn_range *range, size_t offset, size_t bytes,
                                          tarn_stream stream);
@@ -99,6 +102,7 @@ TARN_API tarn_status tarn_range_decommit(tarn_range *range, size_t offset, size_
  * and every executable made from it later are destroyed and their work has ended. With NULL, until
  * tarn_range_unhold() of the same pages, once per hold.
  *   TARN_ERROR_INVALID_ARGUMENT   a page is not committed; unhold: these pages are not held
+ *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback
  *   TARN_ERROR_NOT_SUPPORTED      the driver cannot report the end of a graph */
 TARN_API tarn_status tarn_range_hold(tarn_range *range, size_t offset, size_t bytes, void *graph);
 TARN_API tarn_status tarn_range_unhold(tarn_range *range, size_t offset, size_t bytes);

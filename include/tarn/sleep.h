@@ -213,8 +213,9 @@ TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_
  * again, with all contents, and the process stays prepared too. Sleepers whose commit has succeeded
  * then sleep on until the next call: a cancel wakes them, and a commit omits them. If the driver or
  * a library does not take something back after that, the call returns that failure, but the process
- * sleeps. In all cases `residue` is filled in. A pool that has anchors after the commits of the
- * sleepers stays awake. So does one whose last reference was dropped after the prepare began.
+ * sleeps. Once sleepers are asked, `residue` is filled in, also on failure. A pool that has anchors
+ * after the commits of the sleepers stays awake. So does one whose last reference was dropped after
+ * the prepare began.
  *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in
