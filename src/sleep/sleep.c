@@ -227,8 +227,7 @@ static tarn_residue_reason why_it_stays(struct pool *pool)
 {
     if (anchors_any(&pool->store))
         return TARN_RESIDUE_REGISTERED;
-    if (store_has(&pool->store,
-                  STORE_KEPT)) /* it is being saved to a file, or loaded, or only read */
+    if (store_has(&pool->store, STORE_KEPT)) /* it is adopted, saved or loaded now, or only read */
         return TARN_RESIDUE_KEPT;
     return ranges_have_memory(&pool->store) ? TARN_RESIDUE_RANGE : TARN_RESIDUE_EXPORTED;
 }

@@ -6,11 +6,14 @@
 #include "driver/driver.h"
 #include "keep_test.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <tarn/debug.h>
 #include <tarn/observe.h>
 #include <tarn/share.h>
+#include <tarn/sleep.h>
 #include <tarn/snapshot.h>
 
 #include <cmocka.h>
@@ -388,6 +391,47 @@ static void a_pool_is_found_when_it_is_adopted(void **state)
     end_pool(pool);
 }
 
+static atomic_bool adopting;
+
+static void *sleep_meanwhile(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&adopting)) {
+        OK(tarn_sleep_prepare(NULL, NULL));
+        OK(tarn_sleep_cancel());
+    }
+    return NULL;
+}
+
+static void linger(const tarn_mapping *range, void *user)
+{
+    (void)range;
+    (void)user;
+    usleep(20000);
+}
+
+/* Otherwise it would take the sealed blocks for free memory. */
+static void a_sleep_leaves_what_is_being_adopted(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    tarn_kept kept;
+    tarn_observer observer;
+    kill_side(filled(&told));
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = 0,
+                                                  .mapped = linger},
+                         &observer));
+    atomic_store(&adopting, true);
+    CHECK(pthread_create(&thread, NULL, sleep_meanwhile, NULL) == 0);
+    tarn_pool *pool = keep("weights", &kept);
+    atomic_store(&adopting, false);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(tarn_observer_remove(observer));
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -428,6 +472,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_graph_is_captured_again_with_the_same_addresses),
         cmocka_unit_test(peers_reach_what_was_adopted),
         cmocka_unit_test(a_pool_is_found_when_it_is_adopted),
+        cmocka_unit_test(a_sleep_leaves_what_is_being_adopted),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);
 }

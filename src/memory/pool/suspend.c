@@ -318,12 +318,16 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
                   state_text(*before));
 }
 
-/* Begins a suspend. The free memory of a kept pool goes now, since the rest stays. */
+/* Begins a suspend. The free memory of a kept pool goes now, since the rest stays. While a pool is
+ * being adopted, its sealed blocks may still be free memory. */
 static tarn_status suspend_begin(struct pool *pool, const char *what)
 {
     struct store *store = &pool->store;
     int before = 0;
     tarn_status status = TARN_OK;
+    if (atomic_load(&pool->unready))
+        return failed(TARN_ERROR_BUSY, "%s: pool (%llu, %llu) is being adopted", what,
+                      (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     if (is_kept(store) && atomic_load(&pool->state) == TARN_POOL_RUNS)
         status = hooks.trim(store->arena, store, 0);
     if (!status)
