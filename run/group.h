@@ -15,7 +15,8 @@
  * Memory of kept pools outlives its process. Their owner, `tarn keep`, has a slot too, in which it
  * counts what no process counts. While a process counts memory that the owner keeps, the owner has
  * a claim on the process's slot: nobody empties that slot until the owner has counted the memory
- * itself, and has given up the claim. */
+ * itself, and has given up the claim. If the owner is a service, its manager holds the owner's open
+ * file too, so the locks of its slot and its claims last until the next owner gets the file. */
 #ifndef TARN_RUN_GROUP_H
 #define TARN_RUN_GROUP_H
 

@@ -27,7 +27,7 @@ static struct {
     unsigned count;
     _Atomic unsigned ready;
     struct held {
-        char name[64];
+        char name[96];
         int file;
     } held[HELD_MOST];
 } manager = {.lock = PTHREAD_MUTEX_INITIALIZER, .room = HELD_MOST};
@@ -65,18 +65,18 @@ static inline void let_go_locked(const char *name)
 }
 
 /* The value of a field of a message. */
-static inline const char *field(const char *text, const char *name, char value[64])
+static inline const char *field(const char *text, const char *name, char value[96])
 {
     const char *found = strstr(text, name);
     if (!found)
         return NULL;
-    snprintf(value, 64, "%.*s", (int)strcspn(found + strlen(name), "\n"), found + strlen(name));
+    snprintf(value, 96, "%.*s", (int)strcspn(found + strlen(name), "\n"), found + strlen(name));
     return value;
 }
 
 static inline void obey_locked(const char *text, int file)
 {
-    char name[64], value[64];
+    char name[96], value[96];
     if (strstr(text, "READY=1"))
         manager.ready++;
     if (strstr(text, "FDSTOREREMOVE=1"))
@@ -176,6 +176,16 @@ static inline unsigned held_count(void)
     return held_now();
 }
 
+/* As at the stop of a service: nothing is held any more. */
+static inline void give_all_up(void)
+{
+    obey_all();
+    pthread_mutex_lock(&manager.lock);
+    while (manager.count > 0)
+        let_go_locked(manager.held[0].name);
+    pthread_mutex_unlock(&manager.lock);
+}
+
 /* Runs in the owner's process: the listener and what is held become its descriptors from 3 on. */
 static inline void pass_on(void)
 {
@@ -192,7 +202,7 @@ static inline void pass_on(void)
 /* Starts an owner with what is held, as a manager does: the shell has the number of the process. */
 static inline void start_service(void)
 {
-    static char names[HELD_MOST * 64];
+    static char names[HELD_MOST * 96];
     char number[16];
     obey_all(); /* what an owner has sent, it has sent */
     pthread_mutex_lock(&manager.lock);

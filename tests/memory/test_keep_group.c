@@ -6,6 +6,7 @@
  * see. */
 #include "group_test.h"
 #include "keep_generations.h"
+#include "keep_manager.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -244,6 +245,37 @@ static void a_killed_owner_takes_nothing_from_the_count(void **state)
     start_owner();
 }
 
+/* The owner of a service is killed, and the pool's process ends before the next owner begins. */
+static void the_count_lasts_while_a_service_has_no_owner(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    manager_begin();
+    start_service();
+    struct member member = start_member("fill", true);
+    uint64_t bytes = reserved_by(member);
+    for (int i = 0; i < 3; i++) {
+        end_owner(SIGKILL);
+        kill_member(member, bytes);
+        comes_to(bytes);
+        leaves_room(bytes);
+        start_service();
+        comes_to(bytes);
+        leaves_room(bytes);
+        member = start_member("adopt", true);
+        CHECK(reserved_by(member) == bytes);
+        comes_to(bytes);
+    }
+    say(member.side.socket, 'e');
+    CHECK(reserved_by(member) == 0);
+    comes_to(0);
+    end_side(member.side, 0);
+    CHECK(access(group_path, F_OK) != 0);
+    end_owner(SIGTERM);
+    manager_end();
+    start_owner();
+}
+
 static void a_process_of_no_group_counts_in_the_owners(void **state)
 {
     (void)state;
@@ -303,6 +335,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_memory_counts_once_in_each_generation),
         cmocka_unit_test(a_killed_owner_takes_nothing_from_the_count),
+        cmocka_unit_test(the_count_lasts_while_a_service_has_no_owner),
         cmocka_unit_test(a_process_of_no_group_counts_in_the_owners),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);

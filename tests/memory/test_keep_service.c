@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -90,26 +91,121 @@ static void fill_two_and_wait(int socket)
     fill_and_wait(socket);
 }
 
-/* What a pool has in a group of `tarn run` it has with the next owner too. */
-static void a_pool_counts_in_its_group_with_each_owner(void **state)
+static void end_others(tarn_pool *others)
+{
+    char *third = found(others, "third").pointer;
+    CHECK(holds(third, MIB, 5));
+    OK(tarn_free(third));
+    OK(tarn_pool_release(others));
+}
+
+/* A thread that looks at the group all the time. */
+struct watcher {
+    pthread_t thread;
+    uint64_t bytes; /* that the group is to have */
+    atomic_bool ends;
+    atomic_uint looks;
+    unsigned odd; /* looks that found others */
+};
+
+static void *watch(void *argument)
+{
+    struct watcher *watcher = argument;
+    while (!atomic_load(&watcher->ends)) {
+        struct group_sum sum = group_look();
+        watcher->odd += sum.used + sum.pending != watcher->bytes;
+        atomic_fetch_add(&watcher->looks, 1);
+    }
+    return NULL;
+}
+
+static void watch_begin(struct watcher *watcher, uint64_t bytes)
+{
+    *watcher = (struct watcher){.bytes = bytes};
+    CHECK(pthread_create(&watcher->thread, NULL, watch, watcher) == 0);
+}
+
+static void watch_end(struct watcher *watcher)
+{
+    atomic_store(&watcher->ends, true);
+    CHECK(pthread_join(watcher->thread, NULL) == 0);
+    CHECK(!watcher->odd);
+}
+
+/* Until that many looks more. */
+static void be_watched(struct watcher *watcher, unsigned looks)
+{
+    for (unsigned from = atomic_load(&watcher->looks); atomic_load(&watcher->looks) - from < looks;)
+        usleep(100);
+}
+
+/* What pools have in a group of `tarn run` they have with the next owner too, and while there is
+ * none: at each moment, and once. */
+static void pools_count_in_their_group_with_each_owner(void **state)
+{
+    (void)state;
+    struct told told;
+    struct watcher watcher;
+    tarn_kept kept;
+    group_choose("service");
+    setenv("TARN_RUN_GROUP", group_path, 1);
+    struct side side = start_side("fill two and wait", SOCK_STREAM);
+    receive_all(side.socket, &told, sizeof told);
+    uint64_t bytes = group_look().used;
+    CHECK(bytes >= 29 * MIB);
+    watch_begin(&watcher, bytes);
+    for (int i = 0; i < 8; i++) {
+        end_owner(i % 2 ? SIGTERM : SIGKILL);
+        if (i == 4)
+            kill_side(side);
+        be_watched(&watcher, 20);
+        start_service();
+        be_watched(&watcher, 20);
+    }
+    watch_end(&watcher);
+    end_others(keep("others", &kept));
+    end_pool(keep("weights", &kept));
+    unsetenv("TARN_RUN_GROUP");
+    CHECK(held_count() == 0 && access(group_path, F_OK) != 0);
+}
+
+/* What the manager gives up counts no longer. */
+static void a_stop_of_the_service_ends_the_count(void **state)
+{
+    (void)state;
+    struct told told;
+    group_choose("stop");
+    setenv("TARN_RUN_GROUP", group_path, 1);
+    kill_side(filled(&told));
+    unsetenv("TARN_RUN_GROUP");
+    end_owner(SIGTERM);
+    CHECK(group_look().used >= 28 * MIB);
+    give_all_up();
+    struct group_sum sum = group_look();
+    CHECK(sum.used == 0 && sum.processes == 0);
+    CHECK(unlink(group_path) == 0);
+    start_service();
+    CHECK(lines_of_list("") == 1);
+}
+
+/* The manager hands over the file of a group whose name another file has now. */
+static void a_group_that_was_replaced_is_left(void **state)
 {
     (void)state;
     struct told told;
     tarn_kept kept;
-    group_choose("service");
+    group_choose("replaced");
     setenv("TARN_RUN_GROUP", group_path, 1);
-    struct side side = filled(&told);
-    uint64_t bytes = group_look().used;
-    CHECK(bytes >= 28 * MIB);
-    for (int i = 0; i < 4; i++) {
-        if (i == 2)
-            kill_side(side);
-        restart_service(i % 2 ? SIGTERM : SIGKILL);
-        CHECK(group_look().used == bytes);
-    }
-    end_pool(keep("weights", &kept));
+    kill_side(filled(&told));
     unsetenv("TARN_RUN_GROUP");
-    CHECK(held_count() == 0 && access(group_path, F_OK) != 0);
+    uint64_t bytes = group_look().used;
+    unsigned held = held_count();
+    end_owner(SIGKILL);
+    CHECK(unlink(group_path) == 0);
+    start_service();
+    CHECK(group_look().used == bytes && held_count() == held);
+    end_pool(keep("weights", &kept));
+    CHECK(held_count() == 0);
 }
 
 /* The process sends one pipe for both. */
@@ -134,11 +230,10 @@ static void each_pool_of_a_process_stays_its_own(void **state)
     }
     kill_side(side);
     tarn_pool *others = keep("others", &kept);
-    CHECK(kept.blocks == 1 && holds(found(others, "third").pointer, MIB, 5));
+    CHECK(kept.blocks == 1);
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kept.blocks == 2 && both_are_whole(pool));
-    OK(tarn_free(found(others, "third").pointer));
-    OK(tarn_pool_release(others));
+    end_others(others);
     end_pool(pool);
     CHECK(held_count() == 0);
 }
@@ -170,29 +265,25 @@ static void what_is_no_pool_is_given_up(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "pool1.record", "pool1.layout", "pool2.layout",         "pool3.0+200000", "pool4.record",
-        "pool0.junk",   "pool",         "pool99999999999.pipe", "pool0.zz+1",     "stored",
+        "pool1.record", "pool1.layout", "pool2.layout", "pool3.0+200000",
+        "pool4.record", "pool0.junk",   "pool",         "pool99999999999.pipe",
+        "pool0.zz+1",   "stored",       "group0.night", "group9999.x",
+        "group3.",      "group0..x",    "group",
     };
     struct told told;
     tarn_kept kept;
     kill_side(filled(&told));
-    unsigned held = held_count(), unknown = 0;
+    unsigned held = held_count();
     end_owner(SIGKILL);
     pthread_mutex_lock(&manager.lock);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         hold_locked(names[i], memfd_create("junk", MFD_CLOEXEC));
-        unknown += !strstr(names[i], "pool") || !strchr(names[i], '.');
-    }
     pthread_mutex_unlock(&manager.lock);
     start_service();
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kept.blocks == 2 && both_are_whole(pool));
     end_pool(pool);
-    CHECK(held > 0 && held_count() <= unknown + 1); /* nobody can name 99999999999 */
-    pthread_mutex_lock(&manager.lock);
-    while (manager.count > 0)
-        let_go_locked(manager.held[0].name);
-    pthread_mutex_unlock(&manager.lock);
+    CHECK(held > 0 && held_count() == 0);
 }
 
 /* A manager that holds fewer descriptors than there are: what it has is not lost. */
@@ -279,7 +370,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_ends_while_there_is_no_owner_is_kept),
         cmocka_unit_test(an_owner_says_when_it_serves),
         cmocka_unit_test(a_living_process_does_not_notice),
-        cmocka_unit_test(a_pool_counts_in_its_group_with_each_owner),
+        cmocka_unit_test(pools_count_in_their_group_with_each_owner),
+        cmocka_unit_test(a_stop_of_the_service_ends_the_count),
+        cmocka_unit_test(a_group_that_was_replaced_is_left),
         cmocka_unit_test(each_pool_of_a_process_stays_its_own),
         cmocka_unit_test(a_child_is_named_by_the_next_owner),
         cmocka_unit_test(what_is_no_pool_is_given_up),

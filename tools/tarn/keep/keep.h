@@ -71,6 +71,8 @@ uint64_t kept_bytes(const struct kept_pool *pool);
 /* Writes down what the owner's next process is to know of a pool. */
 void keep_record(const struct kept_pool *pool);
 
+/* Takes over the owner's slots that a service manager held for it. Before all other calls. */
+void keep_groups_restore(void);
 /* Has a pool count in the group with this file, or, if the path is empty, in the owner's own. */
 void keep_group_choose(struct kept_pool *pool, const char *path);
 /* "": the pool counts in no group. */
@@ -81,6 +83,8 @@ const char *keep_group_name(const struct kept_pool *pool);
 bool keep_group_claim(struct kept_pool *pool, uint32_t slot, uint64_t process);
 /* The owner counts the pool. */
 void keep_group_unclaim(struct kept_pool *pool);
+/* The same for all restored pools, whose `claim` and `claimed` are those of the record. */
+void keep_groups_claim_again(void);
 /* Writes to all groups what the owner counts, and leaves those without pools. */
 void keep_groups_count(void);
 /* Takes over the count of pools whose process has ended. */
@@ -89,7 +93,7 @@ void keep_groups_look(void);
 void keep_groups_look_often(void);
 /* How long to wait for requests before the next look, in ms; -1: as long as it takes. */
 int keep_groups_wait_ms(void);
-/* The owner ends. */
+/* The owner ends: leaves the groups, unless a service manager holds its slots. */
 void keep_groups_leave(void);
 
 /* Asks a running owner, and receives the answer. False with errno. */

@@ -656,14 +656,6 @@ static void restore_segments(struct kept_pool *pool, uint32_t recorded)
                 pool->name, pool->count, (unsigned)recorded);
 }
 
-static void restore_count(struct kept_pool *pool, const struct keep_message *message)
-{
-    keep_group_choose(pool, message->text);
-    if (message->from)
-        (void)keep_group_claim(pool, (uint32_t)message->from - 1, message->to);
-    keep_groups_count();
-}
-
 static void restore(uint32_t slot)
 {
     struct keep_message message;
@@ -679,14 +671,23 @@ static void restore(uint32_t slot)
     pool->process = (pid_t)message.process;
     restore_process(pool);
     restore_segments(pool, message.count);
-    restore_count(pool, &message);
-    if (pool->count == 0 && pool->ended < 0)
-        drop(pool);
+    keep_group_choose(pool, message.text);
+    pool->claim = (unsigned)message.from;
+    pool->claimed = message.to;
 }
 
+/* The groups have what the owner's process before wrote there until all pools are here. */
 void keep_restore(void)
 {
+    keep_groups_restore();
     for (uint32_t slot = 0; slot < POOLS_MOST; slot++)
         restore(slot);
+    keep_groups_claim_again();
+    for (struct kept_pool *pool = pools, *next; pool; pool = next) {
+        next = pool->next;
+        if (pool->count == 0 && pool->ended < 0)
+            drop(pool);
+    }
+    keep_groups_count();
     store_drop_unclaimed();
 }

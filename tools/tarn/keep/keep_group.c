@@ -7,8 +7,14 @@
  * process under `tarn run` counts its pools itself while it lives. The owner has a claim on its
  * slot then, and takes the count over when the process has ended.
  *
+ * The locks of slots and claims are the open file's of the group. A service manager holds that file
+ * too, beside the pools' descriptors. So what the owner counts stays counted between a kill of the
+ * owner and its next process, which gets the open file, and ends when the manager gives up the
+ * pools.
+ *
  * Owns the list of groups. One thread. */
 #include "keep/keep.h"
+#include "keep/keep_store.h"
 #include "launch/group_file.h"
 
 #include <stdio.h>
@@ -66,6 +72,12 @@ static struct group *map(const struct keep_group *group)
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
+static bool sign(const struct keep_group *group)
+{
+    return write_word(group, slot_at(group->slot) + offsetof(struct group_slot, process),
+                      (uint64_t)getpid());
+}
+
 static bool take_slot(struct keep_group *group)
 {
     const struct group_slot nothing = {0};
@@ -83,7 +95,7 @@ static bool take_slot(struct keep_group *group)
     /* it may still have the figures of a process that has ended */
     return pwrite(group->file.file, &nothing, sizeof nothing, (off_t)slot_at(i)) ==
                (ssize_t)sizeof nothing &&
-           write_word(group, slot_at(i) + offsetof(struct group_slot, process), (uint64_t)getpid());
+           sign(group);
 }
 
 /* The name in the path of a group's file; NULL: it is none. */
@@ -104,7 +116,10 @@ static void give_up(struct keep_group *group)
         place = &(*place)->next;
     if (*place)
         *place = group->next;
-    (void)group_lock(group->file.file, (long)group->slot, F_UNLCK);
+    if (group->slot < GROUP_SLOTS) {
+        store_remove_group(group->slot, group->file.name);
+        (void)group_lock(group->file.file, (long)group->slot, F_UNLCK);
+    }
     group_close(&group->file);
     free(group);
 }
@@ -122,6 +137,7 @@ static struct keep_group *join(const char *path, char *why, size_t size)
         return NULL;
     }
     if (strcmp(group->file.path, path) == 0 && take_slot(group)) {
+        store_put_group(group->slot, group->file.name, group->file.file);
         group->next = groups;
         return groups = group;
     }
@@ -136,6 +152,35 @@ static struct keep_group *find(const char *path)
     while (group && strcmp(group->file.path, path) != 0)
         group = group->next;
     return group;
+}
+
+/* Takes a slot over as the owner's process before left it. What is written there is not known. */
+static bool take_over(uint32_t slot, const char *name, int file)
+{
+    struct keep_group *group = group_is_name(name) ? calloc(1, sizeof *group) : NULL;
+    if (!group)
+        return false;
+    group->slot = slot;
+    memset(group->used, 0xff, sizeof group->used);
+    if (!group_reopen(&group->file, name, file) || find(group->file.path) ||
+        !group_lock(file, (long)slot, F_WRLCK) || !sign(group)) {
+        free(group);
+        return false;
+    }
+    group->next = groups;
+    groups = group;
+    return true;
+}
+
+void keep_groups_restore(void)
+{
+    uint32_t slot;
+    char name[GROUP_NAME];
+    for (int file; (file = store_claim_group(&slot, name)) >= 0;)
+        if (!take_over(slot, name, file)) {
+            store_remove_group(slot, name);
+            close(file);
+        }
 }
 
 /* The device of a pool as groups know it: by the bytes of its UUID, of which the owner has the
@@ -251,6 +296,16 @@ bool keep_group_claim(struct kept_pool *pool, uint32_t slot, uint64_t process)
     return false;
 }
 
+void keep_groups_claim_again(void)
+{
+    for (struct kept_pool *pool = keep_pools(); pool; pool = pool->next) {
+        unsigned claim = pool->claim;
+        pool->claim = 0;
+        if (claim)
+            (void)keep_group_claim(pool, claim - 1, pool->claimed);
+    }
+}
+
 static int64_t now_ms(void)
 {
     struct timespec now;
@@ -282,6 +337,6 @@ int keep_groups_wait_ms(void)
 
 void keep_groups_leave(void)
 {
-    while (groups)
+    while (groups && !store_is_there())
         give_up(groups);
 }

@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { FIRST_PASSED = 3, NAME_BYTES = 64, SETTLE_MS = 5000 };
+enum { FIRST_PASSED = 3, NAME_BYTES = 96, SETTLE_MS = 5000 };
 
 /* A descriptor that the manager passed on. */
 struct passed {
@@ -84,10 +84,10 @@ static void tell(const char *text, int file)
 
 /* Without FDPOLL=0 the manager would give up a pipe whose other end is closed, which says that a
  * pool's process has ended. */
-void store_put(uint32_t slot, const char *what, int file)
+static void put_named(const char *kind, uint32_t slot, const char *what, int file)
 {
     char text[NAME_BYTES + 64];
-    snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=pool%" PRIu32 ".%s", slot, what);
+    snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%" PRIu32 ".%s", kind, slot, what);
     tell(text, file);
 }
 
@@ -98,11 +98,31 @@ static void remove_named(const char *name)
     tell(text, -1);
 }
 
-void store_remove(uint32_t slot, const char *what)
+static void remove_of(const char *kind, uint32_t slot, const char *what)
 {
     char name[NAME_BYTES + 16];
-    snprintf(name, sizeof name, "pool%" PRIu32 ".%s", slot, what);
+    snprintf(name, sizeof name, "%s%" PRIu32 ".%s", kind, slot, what);
     remove_named(name);
+}
+
+void store_put(uint32_t slot, const char *what, int file)
+{
+    put_named("pool", slot, what, file);
+}
+
+void store_remove(uint32_t slot, const char *what)
+{
+    remove_of("pool", slot, what);
+}
+
+void store_put_group(uint32_t slot, const char *name, int file)
+{
+    put_named("group", slot, name, file);
+}
+
+void store_remove_group(uint32_t slot, const char *name)
+{
+    remove_of("group", slot, name);
 }
 
 static void name_segment(char what[NAME_BYTES], const struct keep_segment *segment)
@@ -255,6 +275,33 @@ int store_claim_segment(uint32_t slot, struct keep_segment *segment)
         const char *is = of_slot(&passed[i], slot);
         if (is && read_segment(is, segment))
             return claim(&passed[i]);
+    }
+    return -1;
+}
+
+/* The name of the group whose file a descriptor is; NULL: it is none. */
+static const char *of_group(const struct passed *entry, uint32_t *slot)
+{
+    static const char start[] = "group";
+    const char *number = entry->name + sizeof start - 1;
+    char *end;
+    if (entry->file < 0 || strncmp(entry->name, start, sizeof start - 1) != 0)
+        return NULL;
+    unsigned long value = strtoul(number, &end, 10);
+    if (end == number || *end != '.' || value >= GROUP_SLOTS)
+        return NULL;
+    *slot = (uint32_t)value;
+    return end + 1;
+}
+
+int store_claim_group(uint32_t *slot, char name[GROUP_NAME])
+{
+    for (unsigned i = 0; i < passed_count; i++) {
+        const char *is = of_group(&passed[i], slot);
+        if (is) {
+            snprintf(name, GROUP_NAME, "%s", is);
+            return claim(&passed[i]);
+        }
     }
     return -1;
 }

@@ -7,11 +7,13 @@
  * comes on which the manager listens. Without a manager, puts and removals do nothing, and there is
  * nothing to claim.
  *
- * Each descriptor has a name: the pool's slot, and what it is of the pool. */
+ * Each descriptor has a name: the pool's slot, and what it is of the pool; or the owner's slot in a
+ * group, and the group's name. */
 #ifndef TOOLS_KEEP_STORE_H
 #define TOOLS_KEEP_STORE_H
 
 #include "memory/keep/wire.h"
+#include "run/group.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +28,10 @@ void store_put(uint32_t slot, const char *what, int file);
 void store_put_segment(uint32_t slot, const struct keep_segment *segment, int file);
 void store_remove(uint32_t slot, const char *what);
 void store_remove_segment(uint32_t slot, const struct keep_segment *segment);
+/* The same of the file of a group in which the owner has a slot. The owner's locks are the open
+ * file's, so they last as long as the manager holds it. */
+void store_put_group(uint32_t slot, const char *name, int file);
+void store_remove_group(uint32_t slot, const char *name);
 /* Waits until the manager has done all that, at most 5 s. */
 void store_settle(void);
 /* Tells the manager that the owner serves. */
@@ -36,6 +42,9 @@ void store_ready(void);
 int store_claim(uint32_t slot, const char *what);
 /* Returns the descriptor of the slot's next segment, or -1 after the last. */
 int store_claim_segment(uint32_t slot, struct keep_segment *segment);
+/* Returns the descriptor of the next group's file, with the owner's slot there, or -1 after the
+ * last. */
+int store_claim_group(uint32_t *slot, char name[GROUP_NAME]);
 /* Returns the socket on which the manager listens for the owner, or -1 if the owner must listen
  * itself. */
 int store_claim_listener(void);

@@ -129,13 +129,18 @@ static bool set_limits(struct group_file *file, const char *limits)
     return done;
 }
 
-bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
-                size_t size)
+static void choose_path(struct group_file *file, const char *name)
 {
     *file = (struct group_file){.file = -1};
     snprintf(file->name, sizeof file->name, "%s", name);
     snprintf(file->path, sizeof file->path, "%s/tarn-group.%lu.%s",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (unsigned long)geteuid(), name);
+}
+
+bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
+                size_t size)
+{
+    choose_path(file, name);
     if (limits && strlen(limits) >= GROUP_LIMITS) {
         snprintf(why, size, "its limits are longer than %d bytes", GROUP_LIMITS);
         return false;
@@ -155,6 +160,14 @@ bool group_open(struct group_file *file, const char *name, const char *limits, c
         close(file->file);
     file->file = -1;
     return false;
+}
+
+bool group_reopen(struct group_file *group, const char *name, int file)
+{
+    choose_path(group, name);
+    group->there = is_named(group->path, file);
+    group->file = group->there ? file : -1;
+    return group->there;
 }
 
 /* Looking -------------------------------------------------------------------------------------- */
@@ -206,6 +219,8 @@ void group_close(struct group_file *file)
     if (group_lock(file->file, BYTE_HELD, F_WRLCK) && is_empty(file) &&
         is_named(file->path, file->file))
         (void)unlink(file->path);
+    /* a service manager may hold the open file for a moment longer, and its locks with it */
+    (void)group_lock(file->file, BYTE_HELD, F_UNLCK);
     close(file->file);
     file->there = false;
 }

@@ -26,6 +26,9 @@ bool group_is_name(const char *name);
  * reason in `why`. */
 bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
                 size_t size);
+/* The same with a file that was opened so before, and has held the group since. False, and the file
+ * stays the caller's, if it is no longer the group's. */
+bool group_reopen(struct group_file *group, const char *name, int file);
 /* The sum of what the group's living processes have of a device. */
 struct group_sum group_file_sum(const struct group_file *file, const char uuid[static 16]);
 /* Closes the group. The last process of the group removes the file. */
