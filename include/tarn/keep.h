@@ -19,11 +19,12 @@
  * finds, one before and one after it has read: if the numbers are equal, the contents did not
  * change. Memory that the pool gives up stays with a reader until tarn_pool_trim() of the reader's
  * pool, which waits for the device, or its release, before which the caller has waited for what
- * reads it; `tarn keep --list` shows the readers. If the pool has got new memory at such addresses,
- * a find of a block there is TARN_ERROR_BUSY until then. A reader needs the owner when the pool has
- * grown, and keeps nobody from taking the pool over. Its pool has no memory of its own: an
- * allocation, a suspend, a save and a load are TARN_ERROR_NOT_SUPPORTED, a sleep passes over it,
- * and limits and statistics do not count what it maps.
+ * reads it; `tarn keep --list` shows the readers, and the bytes that only they have. If the pool
+ * has got new memory at such addresses, a find of a block there is TARN_ERROR_BUSY until then. A
+ * reader needs the owner when the pool has grown, and keeps nobody from taking the pool over. Its
+ * pool has no memory of its own: an allocation, a suspend, a save and a load are
+ * TARN_ERROR_NOT_SUPPORTED, a sleep passes over it, and limits and statistics do not count what it
+ * maps.
  *
  * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and
  * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free

@@ -138,6 +138,28 @@ static void adopt_pool(int socket)
     }
 }
 
+/* Reads the pool, and trims that as often as it is told. */
+static void read_pool(int socket)
+{
+    tell_process(socket);
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    options.read = true;
+    options.wait_ms = 10000;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    CHECK(both_are_whole(pool));
+    say(socket, 'd');
+    for (char order; recv(socket, &order, 1, 0) == 1; say(socket, 'd'))
+        OK(tarn_pool_trim(pool, 0));
+}
+
+static struct member start_reader(bool grouped)
+{
+    struct member reader = start_member("read", grouped);
+    hear(reader.side.socket, 'd');
+    return reader;
+}
+
 /* Asks for memory of its own, as much as it is told. */
 static void take(int socket)
 {
@@ -216,6 +238,45 @@ static void kept_memory_counts_once_in_each_generation(void **state)
     CHECK(reserved_by(member) == 0);
     comes_to(0);
     end_side(member.side, 0);
+    CHECK(access(group_path, F_OK) != 0);
+}
+
+/* Has the process of the pool do something, and say how much it has then. */
+static uint64_t left_after(struct member member, char order)
+{
+    say(member.side.socket, order);
+    return reserved_by(member);
+}
+
+/* Memory that the pool gave up counts as long as a reader has it mapped: once, whoever reads. */
+static void what_only_readers_have_counts_once(void **state)
+{
+    (void)state;
+    struct member member = start_member("fill", true);
+    (void)reserved_by(member);
+    kill_member(member, 0);
+    member = start_member("adopt", true);
+    uint64_t bytes = reserved_by(member), more = bytes + 30 * MIB;
+    CHECK(left_after(member, 'g') == more);
+    struct member readers[] = {start_reader(true), start_reader(false)};
+    comes_to(more);
+    CHECK(left_after(member, 's') == bytes);
+    comes_to(more);
+    leaves_room(more);
+    kill_member(readers[0], more);
+    comes_to(more);
+    say(readers[1].side.socket, 't');
+    hear(readers[1].side.socket, 'd');
+    comes_to(bytes);
+    leaves_room(bytes);
+    CHECK(left_after(member, 'e') == 0);
+    end_side(member.side, 0);
+    comes_to(bytes);
+    CHECK(list_says("keep --list") && list_says("top --once"));
+    kill_member(readers[1], 0);
+    comes_to(0);
+    for (int i = 0; i < 1000 && access(group_path, F_OK) == 0; i++)
+        usleep(5000);
     CHECK(access(group_path, F_OK) != 0);
 }
 
@@ -324,7 +385,7 @@ static void prepare_member(void)
 }
 
 static const struct role roles[] = {
-    {"fill", fill_pool}, {"adopt", adopt_pool}, {"take", take}, {NULL, NULL}};
+    {"fill", fill_pool}, {"adopt", adopt_pool}, {"read", read_pool}, {"take", take}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
@@ -334,6 +395,7 @@ int main(int argc, char **argv)
         return 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_memory_counts_once_in_each_generation),
+        cmocka_unit_test(what_only_readers_have_counts_once),
         cmocka_unit_test(a_killed_owner_takes_nothing_from_the_count),
         cmocka_unit_test(the_count_lasts_while_a_service_has_no_owner),
         cmocka_unit_test(a_process_of_no_group_counts_in_the_owners),

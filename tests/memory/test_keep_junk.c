@@ -139,6 +139,68 @@ static void junk_leaves_the_owner_as_it_was(void **state)
     end_pool(pool);
 }
 
+static bool is_answered(int server, struct message *message, enum keep_verb verb)
+{
+    bool answered = put(server, message, 0) && get(server, message);
+    close_files(message);
+    return answered && message->said.verb == verb;
+}
+
+/* Says that a reader has so many segments of 1 MiB, and no others in a part of the pool. */
+static bool claims(int server, unsigned from, unsigned to, unsigned count, unsigned first)
+{
+    struct message message = {.said = keep_message(KEEP_HAS), .size = sizeof message.said};
+    message.said.from = from * MIB;
+    message.said.to = to * MIB;
+    message.said.count = count;
+    for (unsigned i = 0; i < count && i < KEEP_BATCH; i++)
+        message.said.segments[i] = (struct keep_segment){(first + i) * MIB, MIB, 1000 + first + i};
+    CHECK(put(server, &message, 0) && get(server, &message));
+    CHECK(message.said.verb == KEEP_OK || message.said.verb == KEEP_REFUSED);
+    return message.said.verb == KEEP_OK;
+}
+
+static void begin_to_read(int server)
+{
+    struct message message = {.said = keep_message(KEEP_LIST), .size = sizeof message.said};
+    CHECK(is_answered(server, &message, KEEP_GIVES));
+    unsigned segments = message.said.count;
+    message.said.verb = KEEP_READ;
+    message.said.from = message.said.to = 0;
+    CHECK(is_answered(server, &message, KEEP_GIVES));
+    for (unsigned i = 0; i < segments; i += KEEP_BATCH) {
+        CHECK(get(server, &message) && message.said.verb == KEEP_SEGMENTS);
+        close_files(&message);
+    }
+}
+
+/* A reader may have no more than a reader can have, and has it as long as it is connected. */
+static void a_reader_that_lies_is_forgotten(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    unsigned at = 64;
+    kill_side(filled(&told));
+    usleep(20000);
+    unsigned before = files_of_owner();
+    int server = wire_connect(keep_path);
+    CHECK(server >= 0 && !claims(server, 0, 8, 1, 0)); /* it reads nothing */
+    begin_to_read(server);
+    CHECK(claims(server, 0, 64, 8, 3) && lines_of_list("| grep ', 8[.]0.* MiB linger'") == 1);
+    CHECK(claims(server, 0, 64, 2, 3) && lines_of_list("| grep ', 2[.]0.* MiB linger'") == 1);
+    CHECK(!claims(server, 0, 64, KEEP_BATCH + 1, 0) && !claims(server, 0, 8, 1, 8));
+    while (at < 100000 && claims(server, at, at + 8, 8, at))
+        at += 8;
+    CHECK(at > KEEP_SEGMENTS_MOST && at <= 2 * KEEP_SEGMENTS_MOST + 64);
+    close(server);
+    owner_has_files(before);
+    CHECK(lines_of_list("| sed '/linger/!d'") == 0);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+}
+
 static double seconds_of_list(void)
 {
     struct timespec from, to;
@@ -383,6 +445,7 @@ int main(int argc, char **argv)
         return 0;
     const struct CMUnitTest tests[] = {
         TEST(junk_leaves_the_owner_as_it_was),
+        TEST(a_reader_that_lies_is_forgotten),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),
         TEST(a_pool_that_is_refused_is_none),

@@ -57,6 +57,29 @@ static int readers(void)
     return count;
 }
 
+/* The bytes that linger with readers, of all pools of the owner's list. */
+static uint64_t lingering(void)
+{
+    char command[300], line[300];
+    uint64_t sum = 0;
+    unsigned long long bytes;
+    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" keep --socket %s --list --json",
+             keep_path);
+    FILE *out = popen(command, "r");
+    CHECK(out != NULL);
+    while (fgets(line, sizeof line, out))
+        sum += sscanf(line, " \"lingering\": %llu", &bytes) == 1 ? bytes : 0;
+    CHECK(pclose(out) == 0);
+    return sum;
+}
+
+static bool prints(const char *what, const char *text)
+{
+    char command[300];
+    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" %s | grep -q -- '%s'", what, text);
+    return system(command) == 0;
+}
+
 static void release_read(tarn_pool *pool)
 {
     OK(tarn_pool_release(pool));
@@ -235,6 +258,67 @@ static void a_reader_lets_go_by_a_trim(void **state)
     end_writer(writer);
 }
 
+/* Memory that a pool gave up and a reader has mapped is shown, once for all readers. */
+static void what_only_readers_have_lingers(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept), *second = read_pool(&kept);
+    size_t bytes = kept.mapped;
+    CHECK(bytes >= WRITER_MIB * MIB && lingering() == 0);
+    order(writer, "ft", 0);
+    CHECK(lingering() == bytes && prints("keep --list", "2 read it, .* MiB linger"));
+    release_read(second);
+    CHECK(lingering() == bytes);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(lingering() == 0 && readers() == 1);
+    order(writer, "aws", 5);
+    CHECK(third_holds(pool, 5));
+    order(writer, "z", 0);
+    CHECK(lingering() == bytes);
+    order(writer, "rws", 6);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_BUSY);
+    CHECK(lingering() == bytes);
+    order(writer, "ft", 0); /* what the reader never mapped */
+    CHECK(lingering() == bytes);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(lingering() == 0);
+    order(writer, "aws", 7);
+    CHECK(third_holds(pool, 7));
+    order(writer, "fe", 0);
+    CHECK(lingering() == bytes && prints("keep --list", "ended, 1 read it, .* MiB linger"));
+    CHECK(prints("top --once", "weights .* 0 B .* MiB *ended"));
+    release_read(pool);
+    CHECK(lingering() == 0 && lines_of_list("") == 1);
+    kill_side(writer);
+}
+
+/* The next owner hears it from the reader. */
+static void what_lingers_is_told_to_the_next_owner(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    order(writer, "ft", 0);
+    CHECK(lingering() == kept.mapped);
+    end_owner(SIGKILL);
+    start_owner();
+    order(writer, "aws", 4);
+    GIVES(seek(pool, "third", &block), TARN_ERROR_BUSY);
+    CHECK(lingering() == kept.mapped);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 4) && lingering() == 0);
+    order(writer, "f", 0);
+    release_read(pool);
+    end_writer(writer);
+}
+
 static void a_reader_outlives_the_writer(void **state)
 {
     (void)state;
@@ -255,10 +339,14 @@ static void a_reader_outlives_the_writer(void **state)
     OK(seek(pool, "third", &block));
     CHECK(system("\"$TARN_PROGRAM\" keep --drop weights") == 0);
     GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+    uint64_t bytes = lingering();
+    CHECK(bytes >= 2 * WRITER_MIB * MIB);
     writer = filled(&told); /* another pool of that name */
+    CHECK(lines_of_list("") == 2 && lingering() == bytes);
     GIVES(seek(pool, "first", &block), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_pool_trim(pool, 0));
     release_read(pool);
+    CHECK(lines_of_list("") == 1 && lingering() == 0);
     pool = read_pool(&kept);
     CHECK(both_are_whole(pool));
     release_read(pool);
@@ -378,12 +466,12 @@ static void of_a_dead_reader_nothing_is_left(void **state)
     kill_side(writer);
     tarn_pool *pool = keep("weights", &kept); /* a reader does not keep a successor out */
     CHECK(both_are_whole(pool));
+    end_pool(pool);
+    CHECK(readers() == 1 && lingering() >= 23 * MIB);
     kill_side(reader);
     for (int i = 0; i < 1000 && readers(); i++)
         usleep(5000);
-    CHECK(readers() == 0);
-    end_pool(pool);
-    CHECK(lines_of_list("") == 1);
+    CHECK(lingering() == 0 && lines_of_list("") == 1);
 }
 
 /* A call that wants a block of this process says whose it is, and who can do it. */
@@ -586,6 +674,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_write_of_a_reader_ends_it),
         cmocka_unit_test(a_reader_follows_seals),
         cmocka_unit_test(a_reader_lets_go_by_a_trim),
+        cmocka_unit_test(what_only_readers_have_lingers),
+        cmocka_unit_test(what_lingers_is_told_to_the_next_owner),
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_of_a_pool_that_ended_finds_nothing),
         cmocka_unit_test(a_reader_outlives_the_owner),

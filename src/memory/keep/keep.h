@@ -154,12 +154,15 @@ tarn_status owner_count(struct keep *keep);
 uint64_t window_take_over(struct keep *keep); /* the bytes that are counted now */
 /* Asks the owner for the segments again, and maps what is new, for a reader. Holds `talking`. */
 tarn_status owner_look_locked(struct keep *keep);
+/* Tells the owner which segments a reader has, if there is an owner. Holds `talking`. */
+void owner_tell_locked(struct keep *keep);
 /* ADD with a file, or REMOVE: answered by an OK. If the owner has ended, registers the pool with
  * the one that listens now. TARN_ERROR_SYSTEM if the owner refuses or is gone. */
 tarn_status owner_ask(struct keep *keep, enum keep_verb verb, const struct keep_segment *segment,
                       int file);
 
-/* The segments that the owner has or is to have, from an offset on: at most KEEP_BATCH. */
+/* The segments that the owner has or is to have, or all that a reader has, from an offset on: at
+ * most KEEP_BATCH. */
 unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segments[KEEP_BATCH]);
 /* Whether the owner has a segment's file, or is to have it. */
 void window_keep(struct keep *keep, uint64_t offset, bool kept);

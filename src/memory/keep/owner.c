@@ -284,19 +284,25 @@ tarn_status owner_look_locked(struct keep *keep)
     tarn_status status = ask_again_locked(keep, &answer, &file);
     if (status)
         return status;
-    bool same = answer.verb == KEEP_GIVES && is_same_file(file, keep->file);
-    if (answer.verb == KEEP_GIVES)
+    bool given = answer.verb == KEEP_GIVES, same = given && is_same_file(file, keep->file);
+    if (given)
         close(file);
+    if (given && !same) { /* the owner takes this process for a reader of another pool */
+        close(keep->socket);
+        keep->socket = -1;
+    }
     if (!same)
         status = failed(TARN_ERROR_SYSTEM,
                         "the owner at %s no longer has the pool %s that is read here: release it, "
                         "and ask for it again",
                         keep->path, keep->name);
     keep->looks++;
-    status = owner_segments(keep, answer.verb == KEEP_GIVES ? answer.count : 0, status);
+    status = owner_segments(keep, given ? answer.count : 0, status);
     if (!status) {
         window_settle(keep);
         keep->looked_at = segments;
+        if (window_has_old(keep))
+            owner_tell_locked(keep);
     }
     return status;
 }
@@ -349,8 +355,8 @@ static tarn_status give_again_locked(struct keep *keep, const struct keep_segmen
 }
 
 /* Compares the pool's segments from `*from` on, at most a batch, with those of the owner. The owner
- * receives the segments that it lacks, and drops those that the pool no longer has. Sets `*from` to
- * where the comparison ended. */
+ * receives the segments that it lacks, and drops those that the pool no longer has. Of a reader it
+ * wants none. Sets `*from` to where the comparison ended. */
 static tarn_status compare_locked(struct keep *keep, uint64_t *from)
 {
     struct keep_message request = keep_message(KEEP_HAS), answer;
@@ -360,11 +366,23 @@ static tarn_status compare_locked(struct keep *keep, uint64_t *from)
     request.to = request.count == KEEP_BATCH ? last->offset + last->size : UINT64_MAX;
     *from = request.to;
     tarn_status status = exchange_locked(keep, &request, -1, &answer);
-    if (!status && answer.count > request.count)
+    if (!status && answer.count > (keep->reads ? 0 : request.count))
         status = owner_is_gone(keep, EPROTO);
     for (uint32_t i = 0; !status && i < answer.count; i++)
         status = give_again_locked(keep, &answer.segments[i]);
     return status;
+}
+
+/* An owner that does not hear of it counts what it gave, until the connection ends. */
+void owner_tell_locked(struct keep *keep)
+{
+    uint64_t from = 0;
+    tarn_status status = TARN_OK;
+    struct error_before before;
+    error_attempt_begin(&before);
+    while (!status && keep->socket >= 0 && from != UINT64_MAX)
+        status = compare_locked(keep, &from);
+    error_attempt_end(&before, TARN_OK);
 }
 
 /* Makes the pool known to an owner that does not know it. */

@@ -135,6 +135,7 @@ tarn_status keep_let_go(const struct store *store)
         return status;
     mutex_lock(&keep->talking);
     status = window_let_go(keep);
+    owner_tell_locked(keep);
     keep->looked_at = UINT64_MAX;
     mutex_lock(&keep->lock);
     keep->read = UNREAD;

@@ -484,10 +484,12 @@ unsigned window_kept(struct keep *keep, uint64_t from, struct keep_segment segme
 {
     unsigned count = 0;
     mutex_lock(&keep->lock);
-    for (unsigned i = 0; i < keep->piece_count && count < KEEP_BATCH; i++)
-        if (keep->pieces[i].kept && keep->pieces[i].offset >= from)
-            segments[count++] = (struct keep_segment){keep->pieces[i].offset, keep->pieces[i].size,
-                                                      keep->pieces[i].number};
+    for (unsigned i = 0; i < keep->piece_count && count < KEEP_BATCH; i++) {
+        const struct keep_piece *piece = &keep->pieces[i];
+        bool has = keep->reads ? piece->mapped || piece->stuck : piece->kept;
+        if (has && piece->offset >= from)
+            segments[count++] = (struct keep_segment){piece->offset, piece->size, piece->number};
+    }
     mutex_unlock(&keep->lock);
     return count;
 }

@@ -41,13 +41,15 @@ enum keep_verb {
     KEEP_COUNTS,    /* the process counts the pool's memory in its slot of its group: slot. OK, or
                     REFUSED: then the owner counts it, as before */
     KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
-                       the `count` segments among them of which the owner has no file */
+                       the `count` segments among them of which the owner has no file. Of a reader:
+                       it has these mapped. OK */
     KEEP_ADD,    /* a segment: offset, size, and its file. OK */
     KEEP_REMOVE, /* a segment: offset. The owner has no file of it when it answers. OK */
     KEEP_END,    /* the pool is over. OK */
     KEEP_RETURN, /* the process has nothing of the pool mapped any more, and never used it; a
                        pool that no process has used is over. OK */
-    KEEP_LIST,   /* GIVES the first pool whose name comes behind `name`; OK if there is none */
+    KEEP_LIST,   /* GIVES the first pool that comes behind `name` and, of that name, `slot`; OK if
+                       there is none */
     KEEP_DROP,   /* a pool that no process has: name. OK */
 
     /* Answers. */
@@ -69,11 +71,12 @@ struct keep_message {
     uint64_t bytes;              /* GIVES: of its segments */
     uint32_t count;              /* segments; GIVES: of the pool */
     uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve;
-                                    COUNTS */
+                                    COUNTS; LIST */
     int64_t process;             /* GIVES: that has or had it */
     uint64_t blocks;             /* GIVES to LIST: sealed ones */
     uint64_t readers;            /* GIVES to LIST: connections that have read it */
-    uint64_t from, to;           /* HAS: offsets; READ */
+    uint64_t from, to;           /* HAS: offsets; READ; GIVES to LIST: bytes that the pool has given
+                                    up and its readers have, whether it has ended */
     struct keep_segment {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
         uint64_t number;       /* no other segment that the pool ever had has it */

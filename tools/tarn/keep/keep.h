@@ -14,8 +14,13 @@
 struct keep_peer {
     int socket;
     pid_t process;
-    struct kept_pool *pool;  /* NULL: none yet */
-    struct kept_pool *reads; /* that it has read, and may have mapped; NULL: none */
+    struct kept_pool *pool; /* NULL: none yet */
+
+    /* Of a reader (keep_readers.c). */
+    struct kept_pool *reads;  /* NULL: it has read none */
+    struct keep_peer *next;   /* that reads the same pool */
+    struct keep_segment *has; /* of that pool, and mapped, or about to be */
+    unsigned has_count;
 };
 
 /* A pool, with or without a process. */
@@ -24,6 +29,7 @@ struct kept_pool {
     char name[TARN_KEEP_NAME_BYTES];
     char driver[12], device[52];
     uint32_t slot; /* no other pool has it */
+    bool is_over;  /* it has no segments and no layout; something of it lingers */
     int record;    /* a file with the owner's description of the pool, without its segments; -1: no
                       service manager holds it */
     int file;      /* of its layout */
@@ -31,6 +37,11 @@ struct kept_pool {
     struct keep_segment segments[KEEP_SEGMENTS_MOST];
     int files[KEEP_SEGMENTS_MOST]; /* of the segments */
     unsigned count;
+
+    /* Its readers (keep_readers.c). */
+    struct keep_peer *readers;
+    struct keep_segment *lingering; /* segments of the past that readers have still */
+    unsigned lingering_count;
 
     /* Its group of `tarn run` (keep_group.c). */
     struct keep_group *group; /* NULL: it counts in none */
@@ -59,14 +70,24 @@ bool keep_refuse_files(const struct keep_peer *peer);
 /* A connection has ended; the pool stays. */
 void keep_part(struct keep_peer *peer);
 
-/* The number of connections that have read a pool; forgets that they have. */
+/* The connection reads a pool, and is about to map all segments that the pool has now. False if
+ * there is no memory to know that. */
+bool keep_reader_begins(struct keep_peer *peer, struct kept_pool *pool);
+/* What a reader says by KEEP_HAS. False if it can have no such segments, or without memory. */
+bool keep_reader_has(struct keep_peer *peer, const struct keep_message *said);
+/* The connection reads nothing any more, if it did. */
+void keep_reader_ends(struct keep_peer *peer);
+/* The owner has given up a segment of a pool. */
+void keep_reader_segment_ends(struct kept_pool *pool, const struct keep_segment *segment);
+/* The number of connections that read a pool, and the bytes that linger with them. */
 uint64_t keep_readers(const struct kept_pool *pool);
-void keep_forget_readers(const struct kept_pool *pool);
+uint64_t keep_lingering(const struct kept_pool *pool);
 
 /* Takes over the pools that a service manager held for the owner. Before all other calls. */
 void keep_restore(void);
 
-struct kept_pool *keep_pools(void); /* by name */
+/* By name. A pool that has ended is among them while something of it lingers. */
+struct kept_pool *keep_pools(void);
 uint64_t kept_bytes(const struct kept_pool *pool);
 /* Writes down what the owner's next process is to know of a pool. */
 void keep_record(const struct kept_pool *pool);

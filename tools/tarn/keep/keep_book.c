@@ -30,7 +30,7 @@
 
 enum { POOLS_MOST = 256 };
 
-static struct kept_pool *pools; /* by name */
+static struct kept_pool *pools; /* by name; of one name, by slot */
 
 static const char no_files[] = "the owner has no file descriptors left (ulimit -n)";
 
@@ -42,9 +42,45 @@ struct kept_pool *keep_pools(void)
 static struct kept_pool *find(const char *name)
 {
     struct kept_pool *pool = pools;
-    while (pool && strcmp(pool->name, name) != 0)
+    while (pool && (pool->is_over || strcmp(pool->name, name) != 0))
         pool = pool->next;
     return pool;
+}
+
+/* The least slot from a number on that no pool has. */
+static uint32_t free_slot(uint32_t slot)
+{
+    for (const struct kept_pool *pool = pools; pool;)
+        if (pool->slot == slot) {
+            slot++;
+            pool = pools;
+        } else {
+            pool = pool->next;
+        }
+    return slot;
+}
+
+static bool is_behind(const struct kept_pool *pool, const char *name, uint32_t slot)
+{
+    int order = strcmp(pool->name, name);
+    return order > 0 || (order == 0 && pool->slot > slot);
+}
+
+static void enter(struct kept_pool *pool)
+{
+    struct kept_pool **place = &pools;
+    while (*place && !is_behind(*place, pool->name, pool->slot))
+        place = &(*place)->next;
+    pool->next = *place;
+    *place = pool;
+}
+
+static void take_out(const struct kept_pool *pool)
+{
+    struct kept_pool **place = &pools;
+    while (*place != pool)
+        place = &(*place)->next;
+    *place = pool->next;
 }
 
 uint64_t kept_bytes(const struct kept_pool *pool)
@@ -112,22 +148,36 @@ static void forget(struct kept_pool *pool, unsigned i)
     keep_record(pool);
     store_remove_segment(pool->slot, &segment);
     close(file);
+    keep_reader_segment_ends(pool, &segment);
 }
 
+/* The end of a pool that is over, if nothing of it lingers any more. */
+static void bury(struct kept_pool *pool)
+{
+    if (!pool->is_over || pool->lingering_count)
+        return;
+    while (pool->readers)
+        keep_reader_ends(pool->readers);
+    take_out(pool);
+    free(pool->lingering);
+    free(pool);
+}
+
+/* Ends a pool. While something of it lingers it stays in the list, with a slot that no other pool
+ * gets. */
 static void drop(struct kept_pool *pool)
 {
-    struct kept_pool **place = &pools;
-    while (*place != pool)
-        place = &(*place)->next;
-    *place = pool->next;
     while (pool->count > 0)
         forget(pool, pool->count - 1);
     leave(pool);
-    keep_forget_readers(pool);
     layout_unmap(pool->layout);
     give_up(pool, "layout", pool->file);
     give_up(pool, "record", pool->record);
-    free(pool);
+    take_out(pool);
+    pool->is_over = true;
+    pool->slot = free_slot(POOLS_MOST);
+    enter(pool);
+    bury(pool);
 }
 
 /* Answers -------------------------------------------------------------------------------------- */
@@ -293,6 +343,7 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, const char *gro
 
 /* Requests ------------------------------------------------------------------------------------- */
 
+static const char no_memory[] = "the owner has no memory for what a reader has";
 static const char no_pipe[] = "the first file is not the end for reading of a pipe";
 
 /* Whether a pool lies on the device of the request. If not, `text` says on which device it lies. */
@@ -333,12 +384,13 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, co
 }
 
 /* A reader gets an open file of the layout that it cannot write. A process does not begin to read
- * its own pool. If it read the pool before it took that over, it goes on. */
+ * its own pool. If it read the pool before it took that over, it goes on. For a reader of a pool
+ * that is over, another pool of that name is not that pool. */
 static bool let_read(struct keep_peer *peer, const struct keep_message *request)
 {
     struct kept_pool *pool = find(request->name);
     char text[KEEP_TEXT_BYTES];
-    if (!pool)
+    if (!pool || (peer->reads && peer->reads != pool))
         return answer(peer, KEEP_UNKNOWN, NULL);
     if (peer->pool)
         return answer(peer, KEEP_REFUSED, "the connection has a pool already");
@@ -351,32 +403,10 @@ static bool let_read(struct keep_peer *peer, const struct keep_message *request)
         return answer(peer, KEEP_REFUSED,
                       errno == EMFILE ? no_files
                                       : "the owner cannot open the layout by /proc/self/fd");
-    peer->reads = pool;
-    bool sent = give(peer, pool, layout);
+    bool sent = keep_reader_begins(peer, pool) ? give(peer, pool, layout)
+                                               : answer(peer, KEEP_REFUSED, no_memory);
     close(layout);
     return sent;
-}
-
-static uint32_t free_slot(void)
-{
-    uint32_t slot = 0;
-    for (const struct kept_pool *pool = pools; pool;)
-        if (pool->slot == slot) {
-            slot++;
-            pool = pools;
-        } else {
-            pool = pool->next;
-        }
-    return slot;
-}
-
-static void enter(struct kept_pool *pool)
-{
-    struct kept_pool **place = &pools;
-    while (*place && strcmp((*place)->name, pool->name) < 0)
-        place = &(*place)->next;
-    pool->next = *place;
-    *place = pool;
 }
 
 /* Makes a pool that nobody has; `file` is its layout. NULL with errno. */
@@ -419,7 +449,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     unsigned count = 0;
     bool taken, again = files_count == 2;
     for (const struct kept_pool *pool = pools; pool; pool = pool->next)
-        count++;
+        count += !pool->is_over;
     if (peer->pool || !request->name[0])
         return answer(peer, KEEP_REFUSED, "the connection has a pool already, or names none");
     if (find(request->name))
@@ -429,7 +459,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     if (!files_count || files_count > 2 || !is_read_end(files[0]))
         return answer(peer, KEEP_REFUSED, no_pipe);
     int file = again ? files[1] : layout_create();
-    struct kept_pool *pool = make(request, free_slot(), file);
+    struct kept_pool *pool = make(request, free_slot(0), file);
     if (!pool) {
         if (!again && file >= 0)
             close(file);
@@ -480,12 +510,23 @@ static bool has(const struct keep_segment *segments, unsigned count,
     return false;
 }
 
+/* A reader says what it has mapped. */
+static bool read_on(struct keep_peer *peer, const struct keep_message *request)
+{
+    struct kept_pool *pool = peer->reads;
+    bool fits = keep_reader_has(peer, request);
+    bury(pool);
+    return fits ? answer(peer, KEEP_OK, NULL) : answer(peer, KEEP_REFUSED, no_memory);
+}
+
 /* Gives up the segments of a part of the pool that its process does not have, and says which of its
- * segments are not here. */
+ * segments are not here. What a reader has changes nothing of the pool. */
 static bool compare(struct keep_peer *peer, const struct keep_message *request)
 {
     struct kept_pool *pool = peer->pool;
     struct keep_message result = keep_message(KEEP_OK);
+    if (!pool && peer->reads && request->count <= KEEP_BATCH)
+        return read_on(peer, request);
     if (!pool || request->count > KEEP_BATCH)
         return answer(peer, KEEP_REFUSED, "these are no segments of a pool of this connection");
     for (unsigned i = pool->count; i-- > 0;)
@@ -550,16 +591,18 @@ static bool return_pool(struct keep_peer *peer)
 
 /* The next pool of a list. The list is not sent as a whole: it may have more than a connection
  * takes without a wait. */
-static bool list(const struct keep_peer *peer, const char *behind)
+static bool list(const struct keep_peer *peer, const struct keep_message *last)
 {
     const struct kept_pool *pool = pools;
-    while (pool && strcmp(pool->name, behind) <= 0)
+    while (pool && !is_behind(pool, last->name, last->slot))
         pool = pool->next;
     if (!pool)
         return answer(peer, KEEP_OK, NULL);
     struct keep_message message = description(pool);
-    message.blocks = layout_count(pool->layout);
+    message.blocks = pool->is_over ? 0 : layout_count(pool->layout);
     message.readers = keep_readers(pool);
+    message.from = keep_lingering(pool);
+    message.to = pool->is_over;
     snprintf(message.text, sizeof message.text, "%s", keep_group_name(pool));
     message.process = has_ended(pool->ended) && is_let_go(pool->held) ? 0 : pool->process;
     return reply(peer, &message, NULL, 0);
@@ -610,7 +653,7 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
     case KEEP_RETURN:
         return return_pool(peer);
     case KEEP_LIST:
-        return list(peer, request->name);
+        return list(peer, request);
     case KEEP_DROP:
         return drop_by_name(peer, request->name);
     default:
@@ -620,9 +663,14 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
 
 void keep_part(struct keep_peer *peer)
 {
+    struct kept_pool *read = peer->reads;
     if (peer->pool)
         peer->pool->peer = NULL;
-    peer->pool = peer->reads = NULL;
+    peer->pool = NULL;
+    keep_reader_ends(peer);
+    if (read)
+        bury(read);
+    keep_groups_count();
     keep_groups_look_often();
 }
 

@@ -47,11 +47,13 @@ bool keep_each(int socket, void (*take)(void *argument, const struct keep_messag
     while (keep_ask(socket, &request, &answer)) {
         if (answer.verb == KEEP_OK)
             return true;
-        if (answer.verb != KEEP_GIVES || strcmp(answer.name, request.name) <= 0) {
+        int order = strcmp(answer.name, request.name);
+        if (answer.verb != KEEP_GIVES || order < 0 || (!order && answer.slot <= request.slot)) {
             errno = EPROTO;
             return false;
         }
         memcpy(request.name, answer.name, sizeof request.name);
+        request.slot = answer.slot;
         clean(&answer);
         take(argument, &answer);
     }

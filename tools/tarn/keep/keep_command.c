@@ -83,22 +83,26 @@ static int no_owner(const char *path)
 
 static json_t *as_json(const struct keep_message *pool)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "name", pool->name, "driver",
-                     pool->driver, "device", pool->device, "bytes", (json_int_t)pool->bytes,
-                     "segments", (json_int_t)pool->count, "blocks", (json_int_t)pool->blocks,
-                     "readers", (json_int_t)pool->readers, "process",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "name", pool->name,
+                     "driver", pool->driver, "device", pool->device, "bytes",
+                     (json_int_t)pool->bytes, "segments", (json_int_t)pool->count, "blocks",
+                     (json_int_t)pool->blocks, "readers", (json_int_t)pool->readers, "lingering",
+                     (json_int_t)pool->from, "ended", (int)(pool->to != 0), "process",
                      pool->process ? json_integer(pool->process) : json_null(), "group",
                      pool->text[0] ? json_string(pool->text) : json_null());
 }
 
 static void print(const struct keep_message *pool)
 {
-    char who[160] = "free";
-    int length =
-        pool->process ? snprintf(who, sizeof who, "process %lld", (long long)pool->process) : 4;
+    char who[160] = "";
+    int length = pool->process ? snprintf(who, sizeof who, "process %lld", (long long)pool->process)
+                               : snprintf(who, sizeof who, "%s", pool->to ? "ended" : "free");
     if (pool->readers)
         length += snprintf(who + length, sizeof who - (size_t)length, ", %llu read it",
                            (unsigned long long)pool->readers);
+    if (pool->from)
+        length += snprintf(who + length, sizeof who - (size_t)length, ", %s linger",
+                           units_bytes(pool->from).text);
     if (pool->text[0])
         snprintf(who + length, sizeof who - (size_t)length, ", group %.63s", pool->text);
     printf("%-24s %10s  %4u segments  %6llu sealed blocks  %s  %s %s\n", pool->name,

@@ -231,15 +231,16 @@ const char *keep_group_name(const struct kept_pool *pool)
 
 /* Counting ------------------------------------------------------------------------------------- */
 
-/* Writes what a group's pools have that no process counts. Returns how many pools it has. */
+/* Writes what a group's pools have that no process counts. No process counts what lingers: several
+ * may read the same memory, and none need be in the group. Returns how many pools it has. */
 static unsigned count(struct keep_group *group)
 {
     uint64_t used[BOOK_DEVICES] = {0};
     unsigned members = 0;
     for (const struct kept_pool *pool = keep_pools(); pool; pool = pool->next) {
         members += pool->group == group;
-        if (pool->group == group && !pool->claim && pool->row < BOOK_DEVICES)
-            used[pool->row] += kept_bytes(pool);
+        if (pool->group == group && pool->row < BOOK_DEVICES)
+            used[pool->row] += (pool->claim ? 0 : kept_bytes(pool)) + keep_lingering(pool);
     }
     for (unsigned i = 0; i < BOOK_DEVICES; i++) {
         size_t at = offsetof(struct group_slot, device[i]) + offsetof(struct group_amount, used);

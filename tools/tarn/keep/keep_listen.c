@@ -131,21 +131,6 @@ static void serve(struct keep_peer *peer)
     peer->socket = -1;
 }
 
-uint64_t keep_readers(const struct kept_pool *pool)
-{
-    uint64_t count = 0;
-    for (const struct keep_peer *peer = peers; peer < peers + PEERS_MOST; peer++)
-        count += peer->socket >= 0 && peer->reads == pool;
-    return count;
-}
-
-void keep_forget_readers(const struct kept_pool *pool)
-{
-    for (struct keep_peer *peer = peers; peer < peers + PEERS_MOST; peer++)
-        if (peer->reads == pool)
-            peer->reads = NULL;
-}
-
 /* Serves until a signal comes. */
 static void serve_all(int listener, int signals)
 {
@@ -189,7 +174,7 @@ static void say_what_is_lost(void)
     unsigned count = 0;
     uint64_t bytes = 0;
     for (const struct kept_pool *pool = keep_pools(); pool; pool = pool->next) {
-        count++;
+        count += !pool->is_over;
         bytes += kept_bytes(pool);
     }
     if (count)

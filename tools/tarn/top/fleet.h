@@ -40,6 +40,8 @@ struct fleet_kept {
     char name[TARN_KEEP_NAME_BYTES], device[52];
     char group[64];         /* of `tarn run`, in which it counts; empty: none */
     uint64_t bytes, blocks; /* of its segments; sealed ones */
+    uint64_t lingering;     /* bytes that it has given up, and its readers have */
+    bool ended;             /* it has nothing else any more */
     int64_t process;        /* 0: none has it */
 };
 

@@ -144,17 +144,20 @@ static void say_kept(struct top_frame *frame, const struct fleet *fleet,
                                                 {"DEVICE", 0},
                                                 {"RESERVED", SCOLS_FL_RIGHT},
                                                 {"SEALED", SCOLS_FL_RIGHT},
+                                                {"LINGERING", SCOLS_FL_RIGHT},
                                                 {"PROCESS", SCOLS_FL_RIGHT},
                                                 {"GROUP", 0}};
     struct libscols_table *table = top_table_begin(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < fleet->kept_count && !frame->failed; i++) {
         const struct fleet_kept *pool = &fleet->kept[i];
-        char process[24] = "none";
-        struct units_text bytes = units_bytes(pool->bytes), blocks = units_count(pool->blocks);
+        char process[24];
+        struct units_text bytes = units_bytes(pool->bytes), blocks = units_count(pool->blocks),
+                          lingering = units_bytes(pool->lingering);
+        snprintf(process, sizeof process, "%s", pool->ended ? "ended" : "none");
         if (pool->process)
             snprintf(process, sizeof process, "%" PRIi64, pool->process);
-        const char *cells[] = {pool->name,  pool->device, bytes.text,
-                               blocks.text, process,      pool->group};
+        const char *cells[] = {pool->name,     pool->device, bytes.text, blocks.text,
+                               lingering.text, process,      pool->group};
         top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
     }
     top_table_end(frame, look, table, 0);

@@ -28,8 +28,11 @@ static void take(void *argument, const struct keep_message *pool)
     }
     fleet->kept = kept;
     kept += fleet->kept_count++;
-    *kept =
-        (struct fleet_kept){.bytes = pool->bytes, .blocks = pool->blocks, .process = pool->process};
+    *kept = (struct fleet_kept){.bytes = pool->bytes,
+                                .blocks = pool->blocks,
+                                .lingering = pool->from,
+                                .ended = pool->to != 0,
+                                .process = pool->process};
     memcpy(kept->name, pool->name, sizeof kept->name);
     memcpy(kept->device, pool->device, sizeof kept->device);
     snprintf(kept->group, sizeof kept->group, "%.63s", pool->text);
