@@ -296,6 +296,55 @@ static void what_only_readers_have_lingers(void **state)
     kill_side(writer);
 }
 
+/* A trim lets go of all that an ended pool had. */
+static void a_trim_lets_go_of_a_pool_that_ended(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_sealed_block block;
+    for (int i = 0; i < 2; i++) {
+        struct side writer = start_side("obey", SOCK_STREAM);
+        order(writer, "aws", 3);
+        tarn_pool *pool = read_pool(&kept);
+        if (i)
+            order(writer, "fe", 0);
+        kill_side(writer);
+        CHECK(i || third_holds(pool, 3));
+        CHECK(i || system("\"$TARN_PROGRAM\" keep --drop weights") == 0);
+        CHECK(lingering() == kept.mapped);
+        OK(tarn_pool_trim(pool, 0));
+        CHECK(lingering() == 0 && lines_of_list("") == 1 && readers() == 0);
+        GIVES(seek(pool, "third", &block), TARN_ERROR_INVALID_ARGUMENT);
+        OK(tarn_pool_trim(pool, 0));
+        release_read(pool);
+        nothing_is_left(0);
+    }
+}
+
+/* An owner that was started again may not know the pool, which has not ended. */
+static void a_trim_leaves_what_the_pool_has(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    end_owner(SIGKILL);
+    start_owner();
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 3));
+    char *third = found(pool, "third").pointer;
+    order(writer, "u", 0);
+    CHECK(!third_is_there(pool));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(holds(third, WRITER_MIB * MIB, 3));
+    order(writer, "ws", 4);
+    CHECK(third_holds(pool, 4));
+    order(writer, "ft", 0);
+    release_read(pool);
+    end_writer(writer);
+}
+
 /* The next owner hears it from the reader. */
 static void what_lingers_is_told_to_the_next_owner(void **state)
 {
@@ -675,6 +724,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_follows_seals),
         cmocka_unit_test(a_reader_lets_go_by_a_trim),
         cmocka_unit_test(what_only_readers_have_lingers),
+        cmocka_unit_test(a_trim_lets_go_of_a_pool_that_ended),
+        cmocka_unit_test(a_trim_leaves_what_the_pool_has),
         cmocka_unit_test(what_lingers_is_told_to_the_next_owner),
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_of_a_pool_that_ended_finds_nothing),

@@ -276,6 +276,7 @@ static tarn_status ask_again_locked(struct keep *keep, struct keep_message *answ
     return status;
 }
 
+/* An owner that began anew may not know the pool, which goes on then: its layout tells. */
 tarn_status owner_look_locked(struct keep *keep)
 {
     struct keep_message answer;
@@ -298,6 +299,8 @@ tarn_status owner_look_locked(struct keep *keep)
                         keep->path, keep->name);
     keep->looks++;
     status = owner_segments(keep, given ? answer.count : 0, status);
+    if (!same && layout_used(keep->layout) == 0) /* it is over, or nothing was ever found */
+        window_settle(keep);
     if (!status) {
         window_settle(keep);
         keep->looked_at = segments;

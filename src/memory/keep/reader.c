@@ -115,7 +115,8 @@ tarn_status reader_look(struct keep *keep)
     return status;
 }
 
-/* If the owner does not answer, what it has given up is not known, and stays. */
+/* If the owner does not answer, what it has given up is not known, and stays. Of a pool that has
+ * ended, all goes. */
 tarn_status keep_let_go(const struct store *store)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

@@ -180,6 +180,13 @@ static void drop(struct kept_pool *pool)
     bury(pool);
 }
 
+/* The same, and its readers learn that it is over. */
+static void end(struct kept_pool *pool)
+{
+    layout_changed(pool->layout, true);
+    drop(pool);
+}
+
 /* Answers -------------------------------------------------------------------------------------- */
 
 static bool reply(const struct keep_peer *peer, const struct keep_message *message,
@@ -616,8 +623,7 @@ static bool drop_by_name(const struct keep_peer *peer, const char *name)
         return answer(peer, KEEP_REFUSED, "there is no pool of that name");
     if (!is_free(pool, text))
         return answer(peer, KEEP_REFUSED, text);
-    layout_changed(pool->layout, true);
-    drop(pool);
+    end(pool);
     return answer(peer, KEEP_OK, NULL);
 }
 
@@ -648,7 +654,7 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
         return take_back(peer, request);
     case KEEP_END:
         if (peer->pool)
-            drop(peer->pool);
+            end(peer->pool);
         return answer(peer, KEEP_OK, NULL);
     case KEEP_RETURN:
         return return_pool(peer);
