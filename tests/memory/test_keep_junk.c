@@ -368,6 +368,45 @@ static void an_owner_that_does_not_answer_is_given_up(void **state)
     nothing_is_left(0);
 }
 
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* A reader waits for a silent owner in a trim alone, once, and asks it again when it answers. */
+static void a_silent_owner_makes_no_find_of_a_reader_wait(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    tarn_pool *reader = NULL;
+    tarn_keep_options options = small_segments();
+    struct side side = filled(&told);
+    options.read = true;
+    wire_patience_ms = 8 * PATIENCE_MS;
+    OK(tarn_pool_keep("weights", &options, &reader, NULL));
+    kill_side(side);
+    tarn_pool *pool = keep("weights", &kept);
+    OK(tarn_free(found(pool, "second").pointer));
+    OK(tarn_pool_trim(pool, 0)); /* what it gave up lingers with the reader */
+    CHECK(kill(owner, SIGSTOP) == 0);
+    double began = now();
+    CHECK(holds(found(reader, "first").pointer, 3 * MIB, 3) && now() - began < 1);
+    began = now();
+    OK(tarn_pool_trim(reader, 0));
+    CHECK(now() - began < 4);
+    CHECK(kill(owner, SIGCONT) == 0);
+    OK(tarn_pool_trim(reader, 0));
+    CHECK(lines_of_list("| grep ', 1 read it' | sed '/linger/d'") == 1);
+    wire_patience_ms = 10000;
+    OK(tarn_pool_release(reader));
+    OK(tarn_free(found(pool, "first").pointer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* ---- An owner of another user ---- */
 
 enum { USER = 65533, OTHER_USER = 65534 };
@@ -451,6 +490,7 @@ int main(int argc, char **argv)
         TEST(a_pool_that_is_refused_is_none),
         TEST(a_process_without_descriptors_says_so),
         TEST(an_owner_that_does_not_answer_is_given_up),
+        TEST(a_silent_owner_makes_no_find_of_a_reader_wait),
         cmocka_unit_test(an_owner_of_another_user_is_refused),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);

@@ -259,12 +259,14 @@ static bool is_same_file(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Asks on the pool's connection, or, if that has ended, on a new one. */
+/* Asks on the pool's connection, or, if that has ended, on a new one. An owner that was silent
+ * before is asked again; one that is silent now is not. */
 static tarn_status ask_again_locked(struct keep *keep, struct keep_message *answer, int *file)
 {
     struct error_before before;
     tarn_status status = TARN_ERROR_SYSTEM;
     error_attempt_begin(&before);
+    keep->silent = false;
     if (keep->socket >= 0)
         status = ask_for_locked(keep, KEEP_READ, -1, answer, file);
     if (status && keep->socket < 0 && !keep->silent) {
