@@ -92,6 +92,7 @@ TARN_API tarn_status tarn_stream_return(tarn_stream stream);
  *   TARN_ERROR_SUSPENDED        the pool is suspended
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
  *   TARN_ERROR_MAPPING_LIMIT    the process has no mapping left
+ *   TARN_ERROR_SYSTEM           a kept pool (keep.h) cannot grow: its owner is gone, or refuses
  *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h),
  *                               and no memory at hand has room */
 TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
@@ -248,6 +249,7 @@ typedef int tarn_library;
  *                                  prewarm it
  *   TARN_ERROR_SUSPENDED           a workspace would have to be created in the capture's pool,
  *                                  which is suspended
+ *   TARN_ERROR_SYSTEM              the same, and the pool is a kept pool, as tarn_alloc_on()
  *   TARN_ERROR_BUSY                in a `mapped` or `unmapping` callback (observe.h), or in the
  *                                  library's own create; or another thread creates the first handle
  *                                  (tarn_handle_wait_limit_set())

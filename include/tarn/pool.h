@@ -278,6 +278,8 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool save);
  *   TARN_ERROR_SUSPENDED       the pool is not suspended, or another thread is suspending or
  *                              resuming it
  *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h)
+ *   TARN_ERROR_SYSTEM          a kept pool (keep.h) needs new memory, and its owner is gone, or
+ *                              refuses
  *   TARN_ERROR_CAPTURE         a capture on the device is known, or one of a blocking stream shows
  *                              (stream.h); it survives */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);

@@ -234,7 +234,8 @@ TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
  *   TARN_ERROR_CAPTURE            after a failed commit: a capture is known or shows on the device
  *                                 of such a pool, or on any device if a sleeper sleeps
  *   TARN_ERROR_LIBRARY            after a failed commit: a sleeper could not wake
- *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
+ *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room
+ *   TARN_ERROR_SYSTEM             after a failed commit: as tarn_pool_resume() */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
 /* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is
