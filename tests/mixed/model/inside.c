@@ -30,13 +30,15 @@ uint64_t pool_numbered(tarn_pool *pool)
     return keep_of_store(store_of_public(pool))->numbered;
 }
 
-/* Bytes of its segments up to that number, which it still has. */
+/* Bytes of its segments up to that number, which it still has. A segment that failed, and that the
+ * driver refuses to give up, has no number. */
 uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered)
 {
     const struct keep *keep = keep_of_store(store_of_public(pool));
     uint64_t bytes = 0;
     for (unsigned i = 0; i < keep->piece_count; i++)
-        if ((keep->pieces[i].mapped || keep->pieces[i].stuck) && keep->pieces[i].number <= numbered)
+        if ((keep->pieces[i].mapped || keep->pieces[i].stuck) && keep->pieces[i].number &&
+            keep->pieces[i].number <= numbered)
             bytes += keep->pieces[i].size;
     return bytes;
 }
