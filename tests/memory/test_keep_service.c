@@ -41,13 +41,13 @@ static void what_ends_while_there_is_no_owner_is_kept(void **state)
 static void an_owner_says_when_it_serves(void **state)
 {
     (void)state;
-    unsigned before = manager.ready;
+    unsigned before = manager.store.ready;
     restart_service(SIGTERM);
-    for (int i = 0; i < 1000 && manager.ready == before; i++) {
+    for (int i = 0; i < 1000 && manager.store.ready == before; i++) {
         usleep(10000);
         obey_all();
     }
-    CHECK(manager.ready == before + 1);
+    CHECK(manager.store.ready == before + 1);
     CHECK(access(keep_path, F_OK) == 0); /* the manager's, so the owner has not removed it */
 }
 
@@ -277,7 +277,7 @@ static void what_is_no_pool_is_given_up(void **state)
     end_owner(SIGKILL);
     pthread_mutex_lock(&manager.lock);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        hold_locked(names[i], memfd_create("junk", MFD_CLOEXEC));
+        fd_store_hold(&manager.store, names[i], memfd_create("junk", MFD_CLOEXEC));
     pthread_mutex_unlock(&manager.lock);
     start_service();
     tarn_pool *pool = keep("weights", &kept);
@@ -294,11 +294,11 @@ static void a_store_that_is_too_small_says_so(void **state)
     tarn_kept kept = {.size = sizeof kept};
     tarn_keep_options options = small_segments();
     tarn_pool *pool = NULL;
-    manager.room = 5; /* four of the pool, one segment */
+    manager.store.room = 5; /* four of the pool, one segment */
     struct side side = filled(&told);
     CHECK(held_count() == 5);
     restart_service(SIGKILL);
-    manager.room = HELD_MOST;
+    manager.store.room = FD_STORE_MOST;
     kill_side(side);
     GIVES(tarn_pool_keep("weights", &options, &pool, &kept), TARN_ERROR_SYSTEM);
     CHECK(strstr(tarn_last_error(), "in no segment"));
