@@ -123,6 +123,77 @@ static void outlive(int socket)
     hear(socket, 'e'); /* it is killed meanwhile */
 }
 
+/* Has a pool of several segments, one of them free, and releases that when there is another owner:
+ * then it tells the owner of the pool. */
+static void register_again(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    char *first = alloc_in(pool, 0, 3 * MIB + 100), *second = alloc_in(pool, 0, 20 * MIB);
+    fill(first, 3 * MIB, 3);
+    fill(second, 20 * MIB, 9);
+    OK(tarn_pool_block_seal(first, "first", NULL, NULL));
+    OK(tarn_pool_block_seal(second, "second", NULL, NULL));
+    OK(tarn_free(alloc_in(pool, 0, 40 * MIB)));
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0);
+    say(socket, 'r');
+    CHECK(raise(SIGSTOP) == 0);
+    OK(tarn_pool_trim(pool, 0));
+    _exit(0);
+}
+
+/* One attempt of a process to tell another owner of its pool, which is cut short. A reader has all
+ * that is sealed meanwhile. Afterwards there is all of the pool, or nothing. */
+static bool cut_registration(unsigned stops, unsigned *whole)
+{
+    struct side side = start_side("register again", SOCK_STREAM);
+    tarn_keep_options options = small_segments();
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_pool *reader = NULL;
+    int status = 0;
+    hear(side.socket, 'r');
+    CHECK(waitpid(side.process, &status, 0) == side.process && WIFSTOPPED(status));
+    options.read = true;
+    OK(tarn_pool_keep("weights", &options, &reader, &kept));
+    CHECK(kept.blocks == 2);
+    end_owner(SIGKILL);
+    start_owner();
+    for (unsigned i = 0; i < stops && WIFSTOPPED(status); i++) {
+        CHECK(ptrace(PTRACE_SYSCALL, side.process, NULL, NULL) == 0);
+        CHECK(waitpid(side.process, &status, 0) == side.process);
+    }
+    bool ended = !WIFSTOPPED(status);
+    OK(tarn_pool_trim(reader, 0));
+    CHECK(both_are_whole(reader));
+    if (!ended) {
+        CHECK(kill(side.process, SIGKILL) == 0);
+        CHECK(waitpid(side.process, &status, 0) == side.process);
+    }
+    close(side.socket);
+    tarn_pool *pool = keep("weights", &kept);
+    *whole += kept.adopted;
+    CHECK(kept.adopted || !kept.mapped);
+    if (kept.adopted)
+        CHECK(kept.blocks == 2 && both_are_whole(pool));
+    CHECK(kept.adopted || !ended);
+    OK(tarn_pool_release(reader));
+    if (kept.adopted)
+        end_pool(pool);
+    else
+        OK(tarn_pool_release(pool));
+    return ended;
+}
+
+static void a_kill_in_a_registration_leaves_all_or_nothing(void **state)
+{
+    (void)state;
+    unsigned stops = 1, whole = 0;
+    unsigned rounds = 1;
+    for (; !cut_registration(stops, &whole); rounds++)
+        stops += 2; /* after a call is as before the next */
+    CHECK(stops > 20 && whole > 1 && whole < rounds);
+}
+
 /* Waits for the owner's next stop. False if the other side has done everything before. */
 static bool stops(int other)
 {
@@ -233,11 +304,8 @@ static int start(void **state)
 }
 
 static const struct role roles[] = {
-    {"fill and wait", fill_and_wait},
-    {"be traced", be_traced},
-    {"outlive", outlive},
-    {"check", check},
-    {NULL, NULL},
+    {"fill and wait", fill_and_wait},   {"be traced", be_traced}, {"outlive", outlive},
+    {"register again", register_again}, {"check", check},         {NULL, NULL},
 };
 
 int main(int argc, char **argv)
@@ -253,6 +321,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_at_each_step_loses_nothing),
         cmocka_unit_test(a_kill_of_the_owner_at_each_step_loses_nothing),
+        cmocka_unit_test(a_kill_in_a_registration_leaves_all_or_nothing),
         cmocka_unit_test(there_is_a_socket_at_each_step),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);

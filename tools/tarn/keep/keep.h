@@ -43,6 +43,12 @@ struct kept_pool {
     struct keep_segment *lingering; /* segments of the past that readers have still */
     unsigned lingering_count;
 
+    /* A process hands the pool over again because the owner before has ended. Until it has said of
+     * all segments and sent those that lack, nobody else gets the pool. */
+    bool arrives;
+    bool told;      /* it has said of all */
+    uint32_t lacks; /* that it is to send */
+
     /* Its group of `tarn run` (keep_group.c). */
     struct keep_group *group; /* NULL: it counts in none */
     unsigned row;             /* the device's row in the group; BOOK_DEVICES: the group has no row

@@ -110,6 +110,7 @@ void keep_record(const struct kept_pool *pool)
     snprintf(message.text, sizeof message.text, "%s", keep_group_path(pool));
     message.from = pool->claim;
     message.to = pool->claimed;
+    message.blocks = pool->arrives;
     if (pool->record >= 0 &&
         pwrite(pool->record, &message, sizeof message, 0) != (ssize_t)sizeof message)
         fprintf(stderr,
@@ -351,6 +352,28 @@ static bool take(struct keep_peer *peer, struct kept_pool *pool, const char *gro
 /* Requests ------------------------------------------------------------------------------------- */
 
 static const char no_memory[] = "the owner has no memory for what a reader has";
+
+/* A pool that arrives is only a part of one. If its process ends before it is whole, there is
+ * none, as if the process had not come to tell the owner of it. */
+static struct kept_pool *find_whole(const char *name)
+{
+    char text[KEEP_TEXT_BYTES];
+    struct kept_pool *pool = find(name);
+    if (!pool || !pool->arrives || !is_free(pool, text))
+        return pool;
+    drop(pool);
+    return NULL;
+}
+
+/* A request about the segments of a pool that arrives was answered. */
+static void arrive(struct kept_pool *pool)
+{
+    if (!pool->arrives || !pool->told || pool->lacks)
+        return;
+    pool->arrives = false;
+    keep_record(pool);
+}
+
 static const char no_pipe[] = "the first file is not the end for reading of a pipe";
 
 /* Whether a pool lies on the device of the request. If not, `text` says on which device it lies. */
@@ -372,7 +395,7 @@ static bool is_own(const struct keep_peer *peer, const struct kept_pool *pool)
 static bool adopt(struct keep_peer *peer, const struct keep_message *request, const int *files,
                   unsigned count)
 {
-    struct kept_pool *pool = find(request->name);
+    struct kept_pool *pool = find_whole(request->name);
     char text[KEEP_TEXT_BYTES];
     bool taken;
     if (!pool)
@@ -395,9 +418,9 @@ static bool adopt(struct keep_peer *peer, const struct keep_message *request, co
  * that is over, another pool of that name is not that pool. */
 static bool let_read(struct keep_peer *peer, const struct keep_message *request)
 {
-    struct kept_pool *pool = find(request->name);
+    struct kept_pool *pool = find_whole(request->name);
     char text[KEEP_TEXT_BYTES];
-    if (!pool || (peer->reads && peer->reads != pool))
+    if (!pool || pool->arrives || (peer->reads && peer->reads != pool))
         return answer(peer, KEEP_UNKNOWN, NULL);
     if (peer->pool)
         return answer(peer, KEEP_REFUSED, "the connection has a pool already");
@@ -476,6 +499,7 @@ static bool create(struct keep_peer *peer, const struct keep_message *request, i
     }
     if (again)
         files[1] = -1;
+    pool->arrives = again;
     hand_over(pool);
     bool answered = take(peer, pool, request->text, files[0], &taken);
     if (!taken)
@@ -495,6 +519,8 @@ static bool join(struct keep_peer *peer, const struct keep_message *request)
         pool->peer->pool = NULL;
     pool->peer = peer;
     peer->pool = pool;
+    pool->told = false; /* it says of all from the start */
+    pool->lacks = 0;
     return answer(peer, KEEP_OK, NULL);
 }
 
@@ -543,6 +569,9 @@ static bool compare(struct keep_peer *peer, const struct keep_message *request)
     for (uint32_t i = 0; i < request->count; i++)
         if (!has(pool->segments, pool->count, &request->segments[i]))
             result.segments[result.count++] = request->segments[i];
+    pool->lacks += result.count;
+    pool->told = request->to == UINT64_MAX;
+    arrive(pool);
     return reply(peer, &result, NULL, 0);
 }
 
@@ -571,6 +600,8 @@ static bool add(struct keep_peer *peer, const struct keep_message *request, int 
     store_put_segment(pool->slot, segment, files[0]);
     keep_record(pool);
     files[0] = -1;
+    pool->lacks -= pool->lacks > 0;
+    arrive(pool);
     return answer(peer, KEEP_OK, NULL);
 }
 
@@ -723,6 +754,7 @@ static void restore(uint32_t slot)
     }
     pool->record = written;
     pool->process = (pid_t)message.process;
+    pool->arrives = message.blocks;
     restore_process(pool);
     restore_segments(pool, message.count);
     keep_group_choose(pool, message.text);
@@ -739,7 +771,7 @@ void keep_restore(void)
     keep_groups_claim_again();
     for (struct kept_pool *pool = pools, *next; pool; pool = next) {
         next = pool->next;
-        if (pool->count == 0 && pool->ended < 0)
+        if (pool->ended < 0 && (pool->arrives || pool->count == 0))
             drop(pool);
     }
     keep_groups_count();
