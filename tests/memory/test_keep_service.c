@@ -238,6 +238,48 @@ static void each_pool_of_a_process_stays_its_own(void **state)
     CHECK(held_count() == 0);
 }
 
+static void discard_and_wait(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    (void)alloc_in(pool, 0, MIB);
+    OK(tarn_pool_suspend(pool, false));
+    say(socket, 'd');
+    hear(socket, 'e');
+}
+
+/* A pool without memory, which a process has failed to take over: its reader sees what the next
+ * process seals. */
+static void a_pool_without_memory_stays_for_its_reader(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    tarn_pool *reader = NULL, *none = NULL;
+    tarn_keep_options options = small_segments();
+    if (machine->fail)
+        return; /* the simulated vendor's calls are counted otherwise */
+    struct side side = start_side("discard and wait", SOCK_STREAM);
+    hear(side.socket, 'd');
+    options.read = true;
+    OK(tarn_pool_keep("weights", &options, &reader, NULL));
+    kill_side(side);
+    options.read = false;
+    options.wait_ms = 10000;
+    OK(tarn_host_fail_set(kind_of("reserve"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pool_keep("weights", &options, &none, NULL), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    restart_service(SIGKILL);
+    tarn_pool *pool = keep("weights", &kept);
+    char *third = alloc_in(pool, 0, MIB);
+    fill(third, MIB, 5);
+    OK(tarn_pool_block_seal(third, "third", NULL, NULL));
+    CHECK(kept.adopted && holds(found(reader, "third").pointer, MIB, 5));
+    OK(tarn_free(third));
+    OK(tarn_pool_release(reader));
+    OK(tarn_pool_release(pool));
+    CHECK(held_count() == 0);
+}
+
 static void a_child_is_named_by_the_next_owner(void **state)
 {
     (void)state;
@@ -356,6 +398,7 @@ static int end(void **state)
 
 static const struct role roles[] = {
     {"fill two and wait", fill_two_and_wait},
+    {"discard and wait", discard_and_wait},
     KEEP_ROLES,
     {NULL, NULL},
 };
@@ -374,6 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stop_of_the_service_ends_the_count),
         cmocka_unit_test(a_group_that_was_replaced_is_left),
         cmocka_unit_test(each_pool_of_a_process_stays_its_own),
+        cmocka_unit_test(a_pool_without_memory_stays_for_its_reader),
         cmocka_unit_test(a_child_is_named_by_the_next_owner),
         cmocka_unit_test(what_is_no_pool_is_given_up),
         cmocka_unit_test(a_store_that_is_too_small_says_so),

@@ -616,11 +616,17 @@ static bool take_back(struct keep_peer *peer, const struct keep_message *request
     return answer(peer, KEEP_OK, NULL);
 }
 
+/* Whether no process ever used the pool: one that was used may have readers. */
+static bool is_unused(const struct kept_pool *pool)
+{
+    return pool->count == 0 && !atomic_load(&pool->layout->base);
+}
+
 /* The process has nothing of the pool mapped, and others may have it. */
 static bool return_pool(struct keep_peer *peer)
 {
     struct kept_pool *pool = peer->pool;
-    if (pool && pool->count == 0 && !atomic_load(&pool->layout->base))
+    if (pool && is_unused(pool))
         drop(pool);
     else if (pool)
         leave(pool);
@@ -771,7 +777,7 @@ void keep_restore(void)
     keep_groups_claim_again();
     for (struct kept_pool *pool = pools, *next; pool; pool = next) {
         next = pool->next;
-        if (pool->ended < 0 && (pool->arrives || pool->count == 0))
+        if (pool->ended < 0 && (pool->arrives || is_unused(pool)))
             drop(pool);
     }
     keep_groups_count();
