@@ -101,16 +101,19 @@ static void a_kill_at_each_step_loses_nothing(void **state)
 
 /* ---- The owner ---- */
 
-/* Releases segments and makes others while the owner is killed, and says what it has. */
+/* Releases segments, unless it is told 'n', and makes others while the owner is killed, and says
+ * what it has. */
 static void outlive(int socket)
 {
+    char word = 0;
     tarn_kept kept;
     tarn_pool *pool = keep("weights", &kept);
     void *other = alloc_in(pool, 0, 9 * MIB);
     OK(tarn_free(other));
     say(socket, 'r');
-    hear(socket, 'g');
-    OK(tarn_pool_trim(pool, 0));
+    CHECK(recv(socket, &word, 1, 0) == 1);
+    if (word != 'n')
+        OK(tarn_pool_trim(pool, 0));
     void *block = alloc_in(pool, 0, NEW);
     fill(block, NEW, 21);
     OK(tarn_pool_block_seal(block, "new", NULL, NULL));
@@ -207,14 +210,14 @@ static bool stops(int other)
 }
 
 /* Kills the owner after a number of stops, and starts another. True if there was no such stop. */
-static bool cut_owner_short(int other, unsigned count)
+static bool cut_owner_short(int other, char word, unsigned count)
 {
     bool stopped = true;
     int status = 0;
     CHECK(ptrace(PTRACE_SEIZE, owner, NULL, NULL) == 0 &&
           ptrace(PTRACE_INTERRUPT, owner, NULL, NULL) == 0);
     CHECK(waitpid(owner, &status, 0) == owner && WIFSTOPPED(status));
-    say(other, 'g');
+    say(other, word);
     for (unsigned i = 0; i < count && stopped; i++) {
         CHECK(ptrace(PTRACE_SYSCALL, owner, NULL, NULL) == 0);
         stopped = stops(other);
@@ -224,18 +227,22 @@ static bool cut_owner_short(int other, unsigned count)
     return !stopped;
 }
 
-static void a_kill_of_the_owner_at_each_step_loses_nothing(void **state)
+/* `twice`: the process has not noticed yet that the owner before was killed too. */
+static void kill_owner_at_each_step(bool twice)
 {
-    (void)state;
     struct told told;
-    unsigned count = 1;
+    unsigned count = 1, step = twice ? 2 : 1; /* after a call is as before the next */
     kill_side(filled(&told));
-    for (bool ended = false; !ended; count++) {
+    for (bool ended = false; !ended; count += step) {
         tarn_kept kept;
         size_t bytes = 0;
         struct side side = start_side("outlive", SOCK_STREAM);
         hear(side.socket, 'r');
-        ended = cut_owner_short(side.socket, count);
+        if (twice) {
+            end_owner(SIGKILL);
+            start_owner();
+        }
+        ended = cut_owner_short(side.socket, twice ? 'n' : 'g', count);
         hear(side.socket, 'd');
         say(side.socket, 's');
         receive_all(side.socket, &bytes, sizeof bytes);
@@ -255,6 +262,18 @@ static void a_kill_of_the_owner_at_each_step_loses_nothing(void **state)
     CHECK(count > 20);
     tarn_kept kept;
     end_pool(keep("weights", &kept));
+}
+
+static void a_kill_of_the_owner_at_each_step_loses_nothing(void **state)
+{
+    (void)state;
+    kill_owner_at_each_step(false);
+}
+
+static void a_second_kill_of_the_owner_at_each_step_loses_nothing(void **state)
+{
+    (void)state;
+    kill_owner_at_each_step(true);
 }
 
 /* An owner that was killed has left its socket. The next one replaces it, and at each of its steps
@@ -321,6 +340,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_at_each_step_loses_nothing),
         cmocka_unit_test(a_kill_of_the_owner_at_each_step_loses_nothing),
+        cmocka_unit_test(a_second_kill_of_the_owner_at_each_step_loses_nothing),
         cmocka_unit_test(a_kill_in_a_registration_leaves_all_or_nothing),
         cmocka_unit_test(there_is_a_socket_at_each_step),
     };

@@ -33,6 +33,12 @@ static void pause_ms(unsigned ms)
         ;
 }
 
+/* Until when a request is repeated after the owner's end. */
+static uint64_t patience_from_now(void)
+{
+    return ticks_of_system() + RETURN_MS * UINT64_C(1000000);
+}
+
 /* One request ---------------------------------------------------------------------------------- */
 
 static bool is_silence(int code)
@@ -445,32 +451,45 @@ static tarn_status connect_again_locked(struct keep *keep, uint64_t deadline)
     return keep->missed ? owner_is_gone(keep, errno) : TARN_OK;
 }
 
-/* Registers the pool with the owner that listens now. A pool that is not to be has no segments
- * here, and the owner keeps what it has. A process that is killed closes its connections before the
- * socket at which it listens: then the new connection is closed too, and made once more. */
-static tarn_status register_locked(struct keep *keep)
+/* Tells the owner that listens now of the pool; `made` as join_locked(). A pool that is not to be
+ * has no segments here, and the owner keeps what it has. */
+static tarn_status register_locked(struct keep *keep, bool *made)
 {
     uint64_t from = 0;
-    uint64_t deadline = ticks_of_system() + (keep->missed ? 0 : RETURN_MS * UINT64_C(1000000));
-    bool made = false;
-    tarn_status status;
-    for (;; pause_ms(10)) {
-        status = connect_again_locked(keep, deadline);
-        if (!status)
-            status = join_locked(keep, &made);
-        if (!status || keep->socket >= 0 || !keep->closed || ticks_of_system() >= deadline)
-            break;
-    }
+    tarn_status status = join_locked(keep, made);
     if (!status && !keep->returns)
         status = count_locked(keep);
     while (!status && !keep->returns && from != UINT64_MAX)
         status = compare_locked(keep, &from);
-    if (status)
+    return status;
+}
+
+/* Registers the pool with the owner that listens now, and makes a request. Repeats both if that
+ * owner ends too. A process that is killed closes its connections before the socket at which it
+ * listens: then the new connection is closed as well. */
+static tarn_status register_and_ask_locked(struct keep *keep, const struct keep_message *request,
+                                           int file, struct keep_message *answer)
+{
+    uint64_t deadline = keep->missed ? 0 : patience_from_now();
+    bool registered, made;
+    tarn_status status;
+    for (;; pause_ms(10)) {
+        made = false;
+        status = connect_again_locked(keep, deadline);
+        if (!status)
+            status = register_locked(keep, &made);
+        registered = status == TARN_OK;
+        if (registered)
+            status = exchange_locked(keep, request, file, answer);
+        if (!status || keep->socket >= 0 || !keep->closed || ticks_of_system() >= deadline)
+            break;
+    }
+    if (!registered)
         leave_again_locked(keep, made);
     return status;
 }
 
-/* Makes a request; if the connection has ended, with the owner that listens now. An owner that is
+/* Makes a request; if the connection has ended, of the owner that listens now. An owner that is
  * silent is not asked again. */
 static tarn_status ask_locked(struct keep *keep, const struct keep_message *request, int file)
 {
@@ -478,12 +497,8 @@ static tarn_status ask_locked(struct keep *keep, const struct keep_message *requ
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = exchange_locked(keep, request, file, &answer);
-    bool silent = status && keep->silent;
-    if (status && keep->socket < 0 && !silent) {
-        status = register_locked(keep);
-        if (!status)
-            status = exchange_locked(keep, request, file, &answer);
-    }
+    if (status && keep->socket < 0 && !keep->silent)
+        status = register_and_ask_locked(keep, request, file, &answer);
     error_attempt_end(&before, status);
     return status;
 }
