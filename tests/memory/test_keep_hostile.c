@@ -643,6 +643,56 @@ static void a_layout_that_changes_is_not_believed(void **state)
     nothing_is_left(0);
 }
 
+/* Reads the pool, and finds what is sealed later in memory for which it asks the owner. */
+static void be_reader(int socket)
+{
+    tarn_sealed_block block = {.size = sizeof block};
+    tarn_keep_options options = small_segments();
+    tarn_pool *pool = NULL;
+    options.read = true;
+    OK(tarn_pool_keep("weights", &options, &pool, NULL));
+    say(socket, 'r');
+    hear(socket, 'g');
+    OK(tarn_pool_block_find(pool, "third", &block));
+    CHECK(holds(block.pointer, 20 * MIB, 5));
+    say(socket, 'w');
+    _exit(0);
+}
+
+/* An owner that is killed while a reader asks hangs up: the reader asks the next one. The first
+ * owner has ended before. The second hangs up in place of the pool, or of its segments. */
+static void a_reader_asks_again_where_an_owner_hung_up(void **state)
+{
+    (void)state;
+    static const struct change hanging_up = {"hang up", hang_up};
+    for (unsigned nth = 1; nth <= 4; nth++) {
+        tarn_kept kept;
+        char path[120];
+        tarn_pool *pool = keep("weights", &kept);
+        void *first = alloc_in(pool, 0, MIB);
+        OK(tarn_pool_block_seal(first, "first", NULL, NULL));
+        snprintf(path, sizeof path, "%s-relay", keep_path);
+        pid_t relay = start_relay(path, &hanging_up, 1000);
+        CHECK(setenv("TARN_KEEP", path, 1) == 0);
+        struct side side = start_side("reader", SOCK_STREAM);
+        CHECK(setenv("TARN_KEEP", keep_path, 1) == 0);
+        hear(side.socket, 'r');
+        end_process(relay);
+        relay = start_relay(path, &hanging_up, nth);
+        char *third = alloc_in(pool, 0, 20 * MIB);
+        fill(third, 20 * MIB, 5);
+        OK(tarn_pool_block_seal(third, "third", NULL, NULL));
+        say(side.socket, 'g');
+        hear(side.socket, 'w');
+        end_side(side, 0);
+        end_process(relay);
+        CHECK(unlink(path) == 0);
+        OK(tarn_free(third));
+        OK(tarn_free(first));
+        OK(tarn_pool_release(pool));
+    }
+}
+
 /* ---- The test ---- */
 
 static void prepare_device(void)
@@ -661,6 +711,7 @@ static int prepare(void **state)
 static const struct role roles[] = {
     {"fill and wait", fill_and_wait},
     {"victim", be_victim_at_first},
+    {"reader", be_reader},
     {"victim to the end", be_victim_to_the_end},
     {NULL, NULL},
 };
@@ -678,6 +729,7 @@ int main(int argc, char **argv)
         TEST(a_broken_owner_does_not_keep_a_pool_from_its_end),
         TEST(an_answer_to_another_question_is_none),
         TEST(segments_that_do_not_fit_are_refused),
+        TEST(a_reader_asks_again_where_an_owner_hung_up),
         TEST(a_broken_layout_is_refused),
         TEST(a_layout_that_changes_is_not_believed),
     };

@@ -5,6 +5,7 @@
  * unseals, frees and is killed. This one finds what is sealed, with its contents, and never takes
  * for sealed what is not any more. */
 #include "keep_generations.h"
+#include "memory/keep/wire.h"
 #include "record/ticks.h"
 
 #include <pthread.h>
@@ -445,6 +446,29 @@ static void a_reader_outlives_the_owner(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* An owner that did not answer is asked again when the reader needs it next. */
+static void a_reader_asks_an_owner_that_was_silent_again(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    wire_patience_ms = 100;
+    tarn_pool *pool = read_pool(&kept);
+    CHECK(kill(owner, SIGSTOP) == 0);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(third_holds(pool, 3) && kill(owner, SIGCONT) == 0);
+    wire_patience_ms = 10000;
+    order(writer, "uaws", 5); /* another block, for which the pool grows */
+    CHECK(third_holds(pool, 5));
+    order(writer, "f", 0);
+    release_read(pool);
+    kill_side(writer);
+    pool = keep("weights", &kept);
+    CHECK(!kept.blocks);
+    OK(tarn_pool_release(pool));
+}
+
 /* The reader's process takes the pool over, and its reader goes on. */
 static void a_reader_outlives_the_adoption_by_its_process(void **state)
 {
@@ -730,6 +754,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_of_a_pool_that_ended_finds_nothing),
         cmocka_unit_test(a_reader_outlives_the_owner),
+        cmocka_unit_test(a_reader_asks_an_owner_that_was_silent_again),
         cmocka_unit_test(a_reader_outlives_the_adoption_by_its_process),
         cmocka_unit_test(a_reader_outlives_a_failed_adoption),
         cmocka_unit_test(of_a_dead_reader_nothing_is_left),

@@ -265,32 +265,18 @@ static bool is_same_file(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Asks on the pool's connection, or, if that has ended, on a new one. An owner that was silent
- * before is asked again; one that is silent now is not. */
-static tarn_status ask_again_locked(struct keep *keep, struct keep_message *answer, int *file)
-{
-    struct error_before before;
-    tarn_status status = TARN_ERROR_SYSTEM;
-    error_attempt_begin(&before);
-    keep->silent = false;
-    if (keep->socket >= 0)
-        status = ask_for_locked(keep, KEEP_READ, -1, answer, file);
-    if (status && keep->socket < 0 && !keep->silent) {
-        keep->socket = wire_connect(keep->path);
-        status = keep->socket < 0 ? owner_is_gone(keep, errno)
-                                  : ask_for_locked(keep, KEEP_READ, -1, answer, file);
-    }
-    error_attempt_end(&before, status);
-    return status;
-}
-
-/* An owner that began anew may not know the pool, which goes on then: its layout tells. */
-tarn_status owner_look_locked(struct keep *keep)
+/* Asks the owner on the pool's connection, which is made if there is none, and maps what is new. An
+ * owner that began anew may not know the pool, which goes on then: its layout tells. */
+static tarn_status look_once_locked(struct keep *keep, bool *answered)
 {
     struct keep_message answer;
     int file = -1;
     uint64_t segments = atomic_load_explicit(&keep->layout->segments, memory_order_acquire);
-    tarn_status status = ask_again_locked(keep, &answer, &file);
+    if (keep->socket < 0)
+        keep->socket = wire_connect(keep->path);
+    tarn_status status = keep->socket < 0 ? owner_is_gone(keep, errno)
+                                          : ask_for_locked(keep, KEEP_READ, -1, &answer, &file);
+    *answered = !status;
     if (status)
         return status;
     bool given = answer.verb == KEEP_GIVES, same = given && is_same_file(file, keep->file);
@@ -315,6 +301,29 @@ tarn_status owner_look_locked(struct keep *keep)
         if (window_has_old(keep))
             owner_tell_locked(keep);
     }
+    return status;
+}
+
+/* A connection that has ended is made again. An owner may be killed while it is asked, so a new one
+ * that it closes is made once more, after a pause. An owner that is silent is not asked again by
+ * this call. */
+tarn_status owner_look_locked(struct keep *keep)
+{
+    struct error_before before;
+    uint64_t deadline = patience_from_now();
+    tarn_status status;
+    bool again, answered;
+    error_attempt_begin(&before);
+    keep->silent = keep->closed = false;
+    do {
+        bool fresh = keep->socket < 0;
+        status = look_once_locked(keep, &answered);
+        again = status && !answered && keep->socket < 0 &&
+                (fresh ? keep->closed && ticks_of_system() < deadline : !keep->silent);
+        if (again && fresh)
+            pause_ms(10);
+    } while (again);
+    error_attempt_end(&before, status);
     return status;
 }
 
