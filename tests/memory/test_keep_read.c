@@ -446,6 +446,24 @@ static void a_reader_outlives_the_owner(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* The reader has let go of memory while there was an owner, and the pool has not grown since. */
+static void a_reader_that_has_let_go_outlives_the_owner(void **state)
+{
+    (void)state;
+    tarn_kept kept;
+    struct side writer = start_side("obey", SOCK_STREAM);
+    order(writer, "aws", 3);
+    tarn_pool *pool = read_pool(&kept);
+    order(writer, "ftaws", 4); /* in new memory at the same addresses */
+    OK(tarn_pool_trim(pool, 0));
+    end_owner(SIGKILL);
+    CHECK(third_holds(pool, 4));
+    start_owner();
+    order(writer, "ft", 0);
+    release_read(pool);
+    end_writer(writer);
+}
+
 /* An owner that did not answer is asked again when the reader needs it next. */
 static void a_reader_asks_an_owner_that_was_silent_again(void **state)
 {
@@ -754,6 +772,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reader_outlives_the_writer),
         cmocka_unit_test(a_reader_of_a_pool_that_ended_finds_nothing),
         cmocka_unit_test(a_reader_outlives_the_owner),
+        cmocka_unit_test(a_reader_that_has_let_go_outlives_the_owner),
         cmocka_unit_test(a_reader_asks_an_owner_that_was_silent_again),
         cmocka_unit_test(a_reader_outlives_the_adoption_by_its_process),
         cmocka_unit_test(a_reader_outlives_a_failed_adoption),

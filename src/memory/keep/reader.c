@@ -115,20 +115,27 @@ tarn_status reader_look(struct keep *keep)
     return status;
 }
 
+/* Asks the owner. Without an answer nothing changes. */
+static void ask_if_there_is_an_owner(struct keep *keep)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)owner_look_locked(keep);
+    error_attempt_end(&before, TARN_OK);
+}
+
 /* If the owner does not answer, what it has given up is not known, and stays. Of a pool that has
- * ended, all goes. */
+ * ended, all goes. What the pool has now where memory was let go is mapped at once: later there may
+ * be no owner. */
 tarn_status keep_let_go(const struct store *store)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct keep *keep = keep_of_store(store);
-    struct error_before before;
     if (!keep->reads)
         return TARN_OK;
-    error_attempt_begin(&before);
     mutex_lock(&keep->talking);
-    (void)owner_look_locked(keep);
+    ask_if_there_is_an_owner(keep);
     mutex_unlock(&keep->talking);
-    error_attempt_end(&before, TARN_OK);
     if (!window_has_old(keep))
         return TARN_OK;
     tarn_status status = device_wait(keep->device, "a trim");
@@ -138,6 +145,8 @@ tarn_status keep_let_go(const struct store *store)
     status = window_let_go(keep);
     owner_tell_locked(keep);
     keep->looked_at = UINT64_MAX;
+    if (!status && !keep->silent)
+        ask_if_there_is_an_owner(keep);
     mutex_lock(&keep->lock);
     keep->read = UNREAD;
     mutex_unlock(&keep->lock);
