@@ -17,9 +17,11 @@
  * by itself between the steps.
  *
  * Each run has an owner of kept pools, which is the program that TARN_PROGRAM names; without it
- * there are no kept pools. Every third run ends by a kill, and other processes take over what it
+ * there are no kept pools. The owner is killed and started again meanwhile, in half of the runs by
+ * a service manager. Every third run ends by a kill, and other processes take over what it
  * leaves. */
 #include "mixed/model/mixed.h"
+#include "support/owner.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -37,7 +39,7 @@ struct model m;
 static const struct operation *const groups[] = {
     block_operations,  stream_operations, pool_operations,  graph_operations, handle_operations,
     pinned_operations, share_operations,  sleep_operations, count_operations, ask_operations,
-    range_operations,  kept_operations,   read_operations};
+    range_operations,  kept_operations,   read_operations,  owner_operations};
 enum { OPERATIONS = 128 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
@@ -94,7 +96,7 @@ static struct told {
     struct heir heirs[KEPT]; /* this is left */
     char what[128], text[1024];
     uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
-        refused, sleeps, shares, planned, adoptions, finds;
+        refused, sleeps, shares, planned, adoptions, finds, owners, losses;
 } * told;
 
 void fault(const char *what, const char *format, ...)
@@ -193,6 +195,7 @@ static void step_run(const struct step *step)
     else
         actor_run(m.actor, run_now);
     m.inject = 0;
+    owner_look();
 }
 
 static void nothing_left(void)
@@ -220,6 +223,7 @@ static void finish(void)
 {
     m.inject = 0;
     m.actor = -1;
+    owner_return();
     captures_end();
     (void)wait_for_all();
     kept_sides_end();
@@ -257,6 +261,8 @@ static void counts_tell(void)
     told->planned = requests_planned();
     told->adoptions = m.count.adoptions;
     told->finds = m.count.finds;
+    told->owners = m.count.owners;
+    told->losses = m.count.losses;
 }
 
 _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
@@ -284,6 +290,7 @@ _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
     }
     told->step = count;
     if (m.owner && seed % 3 == 0) {
+        owner_return();
         kept_note(told->heirs);
         told->dies = true;
         counts_tell();
@@ -324,11 +331,12 @@ static int child_end(const uint64_t *seed, const struct step *steps, int count)
 static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 {
     memset(told, 0, sizeof *told);
-    m.owner = side_owner_start();
+    m.service = seed / 2 % 2;
+    m.owner = owner_begin("mixed", m.service);
     int status = child_end(&seed, steps, count);
     if (told->dies && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         status = child_end(NULL, NULL, 0);
-    side_owner_end();
+    owner_end();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && told->over)
         return true;
     if (!told->what[0])
@@ -438,14 +446,15 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
 {
     bool good = run_in_child(seed, steps, count);
     if (good)
-        printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64
-               " out of memory, %" PRIu64 " with failures, %" PRIu64 " launches, %" PRIu64
-               " suspends, %" PRIu64 " restores, %" PRIu64 " workspaces, %" PRIu64
-               " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned, %" PRIu64
-               " adoptions, %" PRIu64 " sealed blocks found\n",
-               seed, told->step, told->allocations, told->shortages, told->injected, told->launches,
-               told->suspends, told->restores, told->workspaces, told->sleeps, told->shares,
-               told->checks, told->planned, told->adoptions, told->finds);
+        printf(
+            "seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64
+            " out of memory, %" PRIu64 " with failures, %" PRIu64 " launches, %" PRIu64
+            " suspends, %" PRIu64 " restores, %" PRIu64 " workspaces, %" PRIu64 " sleeps, %" PRIu64
+            " shares, %" PRIu64 " contents, %" PRIu64 " as planned, %" PRIu64 " adoptions, %" PRIu64
+            " sealed blocks found, %" PRIu64 " owners killed, %" PRIu64 " pools lost\n",
+            seed, told->step, told->allocations, told->shortages, told->injected, told->launches,
+            told->suspends, told->restores, told->workspaces, told->sleeps, told->shares,
+            told->checks, told->planned, told->adoptions, told->finds, told->owners, told->losses);
     else
         report(seed, steps, count, shortens);
     fflush(stdout);

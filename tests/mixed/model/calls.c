@@ -50,6 +50,7 @@ static void disarm(void)
         MINE(tarn_host_fail_set(-1, 0, false, TARN_OK));
     }
     m.count.injected += hit;
+    m.injected_now |= hit;
     m.may_be_lost |= hit && lasting;
     armed = false;
 }
@@ -92,6 +93,8 @@ bool well(const char *name, tarn_status status, uint64_t reasons)
     m.count.shortages += status == TARN_ERROR_OUT_OF_MEMORY;
     if (beside_unknown) /* a wait that is forbidden by a capture that tarn does not know */
         reasons |= BIT(TARN_ERROR_CAPTURE);
+    if (owner_is_missed())
+        reasons |= BIT(TARN_ERROR_SYSTEM);
     SO(hit || (reasons & BIT(status)), "a call failed without a reason", "%s gave %s: %s", name,
        tarn_status_name(status), tarn_last_error());
     return false;

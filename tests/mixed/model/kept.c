@@ -6,6 +6,7 @@
  * is another process or the model itself. Whoever takes a pool over must find what was sealed, and
  * nothing else. */
 #include "mixed/model/mixed.h"
+#include "support/owner.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -195,6 +196,15 @@ static struct flow *heir_flow(const struct kept *kept)
     return flow && flow->capture < 0 && takes_work(flow) && flow_value(flow) ? flow : NULL;
 }
 
+/* Of a pool that was lost nothing is there. */
+static void check_lost(struct kept *kept, bool adopted)
+{
+    SO(!kept->lost || !adopted, "a pool is there that was lost", "%s", kept->name);
+    if (kept->torn && !adopted) /* the owner did not know it */
+        memset(kept->blocks, 0, sizeof kept->blocks);
+    kept->torn = false;
+}
+
 /* Takes a pool over, or makes it. */
 static void take_over(struct kept *kept)
 {
@@ -217,15 +227,20 @@ static void take_over(struct kept *kept)
     bool limited = m.limit[kept->device] != TARN_NO_LIMIT;
     if (kept->state == KEPT_NONE)
         snprintf(kept->name, sizeof kept->name, "pool.%u", ++names);
+    bool away = m.owner_is != OWNER_THERE;
     show("pool %s, which has %u sealed blocks", kept->name, sealed);
-    bool good = WELL(limited ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0, tarn_pool_keep, kept->name,
-                     &options, &got, &found);
+    bool good =
+        WELL((limited ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) | (away ? BIT(TARN_ERROR_SYSTEM) : 0),
+             tarn_pool_keep, kept->name, &options, &got, &found);
     if (!good) {
         SO(!got, "a failed call wrote its result", "%p", (void *)got);
+        kept->lost = away || (kept->lost && !was_injected());
         kept->state = KEPT_LEFT;
         return;
     }
+    SO(!away, "a pool without an owner", "%s", kept->name);
     m.count.adoptions += found.adopted;
+    check_lost(kept, found.adopted);
     SO(found.blocks == sealed && found.bytes == bytes && (found.adopted || !sealed),
        "a pool that was taken over is another", "%s: %zu blocks of %zu bytes, not %u of %zu",
        kept->name, found.blocks, found.bytes, sealed, bytes);
@@ -240,6 +255,8 @@ static void take_over(struct kept *kept)
                           .id = pool_info(got).id};
     kept->pool = index;
     kept->state = KEPT_HERE;
+    kept->strange = kept->lost = false;
+    kept->bytes = found.mapped;
     kept->id = pool->id;
     kept->numbered = found.mapped ? pool_numbered(got) : 0;
     check_segments(pool, found.mapped);
@@ -358,8 +375,8 @@ static void op_seal(void)
         seal(block);
 }
 
-/* Gives kept pools blocks, so that there is something to seal. */
-static void op_fill_kept(void)
+/* So that there is something to seal. */
+void kept_fill(void)
 {
     for (int i = 0; i < POOLS; i++)
         if (m.pools[i].live && m.pools[i].kept && m.pools[i].state == TARN_POOL_RUNS &&
@@ -473,7 +490,11 @@ struct side side_begin(void)
 static bool order(struct kept *kept, struct side_order order, tarn_status reason)
 {
     struct side_answer answer = side_give(&kept->side, order);
-    SO(answer.status == TARN_OK || answer.status == (int)reason,
+    bool missed = m.owner_is != OWNER_THERE && !m.service &&
+                  (order.verb == SIDE_ALLOCATE || order.verb == SIDE_RESUME);
+    owner_look_beside(kept, &order, answer.bytes);
+    SO(answer.status == TARN_OK || answer.status == (int)reason ||
+           (missed && answer.status == TARN_ERROR_SYSTEM),
        "a call of another process failed without a reason", "order %d on %s gave %s: %s",
        (int)order.verb, kept->name, tarn_status_name((tarn_status)answer.status), answer.text);
     return answer.status == TARN_OK;
@@ -504,10 +525,13 @@ static void next_generation(struct kept *kept)
     struct side_answer answer = side_give(&kept->side, keep);
     SO(answer.status == TARN_OK, "another process cannot take a pool over", "%s: %s", kept->name,
        answer.text);
+    check_lost(kept, answer.adopted);
     SO(answer.count == sealed_in(kept, &bytes), "a pool that was taken over is another",
        "%s: %zu blocks, not %u", kept->name, answer.count, sealed_in(kept, &bytes));
     check_found(kept, &answer);
     kept->state = KEPT_BESIDE;
+    kept->strange = kept->lost = false;
+    kept->bytes = answer.bytes;
     kept->asleep = TARN_POOL_RUNS;
 }
 
@@ -526,6 +550,7 @@ static void is_left(struct kept *kept)
             kept->blocks[i] = (struct side_block){0};
     kept->state = KEPT_LEFT;
     kept->given++;
+    owner_keeps_what_it_knows(kept);
 }
 
 /* A shutdown ends a pool without memory or live blocks. The next one of that name is another, which
@@ -543,6 +568,7 @@ static void end_generation(struct kept *kept)
 {
     if (CHANCE(2) || is_empty_and_read(kept)) {
         bool works = kept->asleep == TARN_POOL_RUNS && CHANCE(2);
+        kept->asked |= works;
         SO(side_kill(&kept->side, works ? 1 + below(60) : 0),
            "a process beside the model's has failed", "%s", kept->name);
     } else {
@@ -643,12 +669,21 @@ static void change(struct kept *kept)
     }
 }
 
+void kept_change_beside(void)
+{
+    struct kept *kept = some_kept(KEPT_BESIDE);
+    if (kept)
+        change(kept);
+}
+
 /* A pool of another process begins, changes, or is taken over by a third. */
 static void op_beside(void)
 {
     struct kept *kept = some_kept(KEPT_BESIDE), *unused;
     if (kept && !CHANCE(6)) {
         change(kept);
+    } else if (m.owner_is != OWNER_THERE) {
+        return;
     } else if ((kept = some_kept(KEPT_LEFT))) {
         if (reads_rest(kept))
             next_generation(kept);
@@ -690,8 +725,10 @@ void kept_check_none(void)
     char text[2000];
     if (!m.owner)
         return;
-    side_owner_list(text, sizeof text);
+    owner_list(text, sizeof text);
     SO(!*text, "an owner still has pools", "%s", text);
+    unsigned held = owner_wait();
+    SO(held == 0, "a service manager still has descriptors", "%u", held);
 }
 
 /* What is left is taken over once more, and ends. */
@@ -712,7 +749,7 @@ static void check_none_sealed(void)
 {
     static const char none[] = " 0 sealed blocks";
     char text[2000];
-    side_owner_list(text, sizeof text);
+    owner_list(text, sizeof text);
     for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line != 0) {
         const char *at = strstr(line, none);
         SO(at && at < line + strcspn(line, "\n"), "an owner still has pools", "%s", text);
@@ -728,7 +765,10 @@ void kept_note(struct heir heirs[KEPT])
                               .devices = m.devices,
                               .memory = m.memory,
                               .segment = kept->segment};
-        if (kept->state != KEPT_NONE && (kept->state != KEPT_ENDS || has_blocks(kept)))
+        heir->strange = kept->strange;
+        heir->torn = kept->strange && kept->torn;
+        if (kept->state != KEPT_NONE && kept->state != KEPT_GONE &&
+            (kept->state != KEPT_ENDS || has_blocks(kept)))
             memcpy(heir->name, kept->name, sizeof heir->name);
         for (int name = 0; name < SIDE_BLOCKS; name++)
             if (!kept_truth(kept, name, &heir->blocks[name]))
@@ -746,16 +786,21 @@ void heirs_check(const struct heir heirs[KEPT])
             continue;
         m.devices = heir->devices;
         m.memory = heir->memory;
-        *kept = (struct kept){.state = KEPT_LEFT, .device = heir->device, .segment = heir->segment};
+        *kept = (struct kept){.state = KEPT_LEFT,
+                              .device = heir->device,
+                              .segment = heir->segment,
+                              .strange = heir->strange,
+                              .torn = heir->torn};
         memcpy(kept->name, heir->name, sizeof kept->name);
         memcpy(kept->blocks, heir->blocks, sizeof kept->blocks);
+        owner_judges(kept);
     }
     kept_end();
     check_none_sealed();
 }
 
 const struct operation kept_operations[] = {
-    {"keep", 3, has_owner, op_keep, false},       {"fill kept", 4, has_owner, op_fill_kept, false},
+    {"keep", 3, has_owner, op_keep, false},       {"fill kept", 4, has_owner, kept_fill, false},
     {"seal", 20, has_owner, op_seal, false},      {"find", 6, has_owner, op_find, false},
     {"image", 3, has_owner, op_image, false},     {"beside", 10, has_owner, op_beside, false},
     {"inherit", 5, has_owner, op_inherit, false}, {NULL, 0, NULL, NULL, false}};

@@ -23,7 +23,8 @@
  *   idle.c     idle memory that goes back by itself: what may go, and what must
  *   kept.c     kept pools: of this process, of processes beside it, and those that have ended
  *   reads.c    who only reads kept pools, here and in processes beside this one
- *   sides.c    these processes, and the owner
+ *   owners.c   the owner is killed and comes back, and which pools it knows then
+ *   sides.c    the processes beside this one
  *   inside.c   how many requests were where a plan has them; passes of idle_release; segments that
  *              were taken over */
 #ifndef TESTS_MIXED_MODEL_H
@@ -195,18 +196,25 @@ struct kept {
         KEPT_HERE,
         KEPT_BESIDE,
         KEPT_LEFT,
-        KEPT_ENDS
-    } state; /* ENDS: its blocks may live on here */
+        KEPT_ENDS,
+        KEPT_GONE
+    } state; /* ENDS: its blocks may live on here. GONE: lost, and only its readers have it */
     char name[16];
     int device, pool; /* pool: of HERE */
     size_t segment;
     struct side side;                      /* of BESIDE */
     tarn_pool_state asleep;                /* of BESIDE */
-    struct side_block blocks[SIDE_BLOCKS]; /* of BESIDE and LEFT, by name */
+    struct side_block blocks[SIDE_BLOCKS]; /* of BESIDE, LEFT and GONE, by name */
     tarn_pool_id id;                       /* of HERE, and of ENDS if it was that */
     uint64_t numbered; /* its newest segment when it was taken over; 0: there was none */
     bool lingers;
     unsigned given; /* how often it may have given memory up */
+    /* For owners.c */
+    bool strange; /* its process has not told the owner that runs now of it, as far as is known */
+    bool asked;   /* of a strange one: its process may have told the owner */
+    bool torn;    /* of a strange one: calls of its process were made to fail meanwhile */
+    bool lost;    /* of LEFT: nobody has anything of it. Whoever takes it over makes it */
+    size_t bytes; /* of HERE and BESIDE: its memory, when it was looked at last */
 };
 
 /* A capture, and after its end the graph. */
@@ -278,12 +286,15 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while any stream captures */
     bool plain;         /* the default pool has plain segments, by its settings */
     unsigned inject;    /* what fails in this step; 0: nothing */
+    bool injected_now;  /* something has failed since owner_look() */
     /* pieces of host memory may be mapped and reported, after a compaction that could not end */
     bool compacts;
     bool exports; /* memory of device 0 can be exported */
     bool planned; /* requests follow a plan */
     bool idle;    /* idle memory goes back by itself */
-    bool owner;   /* there is an owner, so there may be kept pools */
+    bool owner;   /* there may be kept pools, because there is an owner at times */
+    bool service; /* whoever starts the owner again has held its descriptors */
+    enum { OWNER_THERE, OWNER_AWAY, OWNER_COMES } owner_is; /* COMES: within a step */
     bool uncached, was_uncached;
     bool moves;    /* live blocks may move in this call */
     bool reclaims; /* an observer may free in this call */
@@ -318,7 +329,7 @@ struct model {
     size_t limit[DEVICES];
     struct {
         uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
-            refused, sleeps, shares, adoptions, finds;
+            refused, sleeps, shares, adoptions, finds, owners, losses;
     } count;
 };
 extern struct model m;
@@ -431,7 +442,7 @@ struct operation {
 extern const struct operation block_operations[], stream_operations[], pool_operations[],
     graph_operations[], handle_operations[], pinned_operations[], share_operations[],
     sleep_operations[], count_operations[], ask_operations[], range_operations[], kept_operations[],
-    read_operations[];
+    read_operations[], owner_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -550,6 +561,10 @@ int kept_some_name(const struct kept *kept);
 struct side_answer side_give(const struct side *side, struct side_order order);
 /* Starts a process beside this one, on the same devices. */
 struct side side_begin(void);
+/* Lets a pool of a process beside this one change, or begin. */
+void kept_change_beside(void);
+/* Gives kept pools of this process blocks. */
+void kept_fill(void);
 void kept_sides_end(void);
 void kept_end(void);
 /* The owner has no pool. */
@@ -558,6 +573,24 @@ void kept_check_none(void);
 void kept_note(struct heir heirs[KEPT]);
 /* Another process takes over what a killed one has left. */
 void heirs_check(const struct heir heirs[KEPT]);
+
+/* owners.c */
+/* True if the owner knows all of a pool that a process has. */
+bool owner_knows(const struct kept *kept);
+/* True if a call of this process may fail because a kept pool cannot grow without an owner. */
+bool owner_is_missed(void);
+/* After each step, and whenever a process beside this one has answered: checks that no pool grows
+ * without an owner, and finds out which pools the owner knows now. */
+void owner_look(void);
+void owner_look_beside(struct kept *kept, const struct side_order *order, size_t bytes);
+/* The process that had the pool has ended: the pool is left or lost. */
+void owner_keeps_what_it_knows(struct kept *kept);
+/* Whoever could take the pool over finds nothing. */
+void owner_loses(struct kept *kept);
+/* Of what a killed process has left: whether the owner knew it. */
+void owner_judges(struct kept *kept);
+/* Starts an owner if there is none. */
+void owner_return(void);
 
 /* reads.c */
 /* True if no work here reads the pool. */

@@ -13,6 +13,7 @@ static struct reader {
     tarn_pool *pool; /* NULL: none */
     int of;          /* the kept pool */
     unsigned given;  /* as the pool's at the last trim */
+    bool torn;       /* a trim was made to fail, and it has found nothing since */
     struct stamp reads[READS];
     int read_count;
 } readers[READERS];
@@ -73,7 +74,7 @@ static bool has_owner(void)
 static void begin(struct reader *reader)
 {
     int of = some_pool();
-    const struct kept *kept = &m.kept[of < 0 ? 0 : of];
+    struct kept *kept = &m.kept[of < 0 ? 0 : of];
     tarn_keep_options options = {
         .size = sizeof options, .device = kept->device, .segment = kept->segment, .read = true};
     tarn_kept found = {.size = sizeof found};
@@ -81,9 +82,14 @@ static void begin(struct reader *reader)
     if (of < 0 || any_open(-1))
         return;
     /* Of a pool whose making failed there may be nothing; its own process reads no pool */
-    uint64_t reasons = kept->state == KEPT_BESIDE ? 0 : BIT(TARN_ERROR_BUSY);
+    uint64_t reasons = m.owner_is == OWNER_AWAY                          ? BIT(TARN_ERROR_SYSTEM)
+                       : kept->state == KEPT_BESIDE && owner_knows(kept) ? 0
+                                                                         : BIT(TARN_ERROR_BUSY);
     if (!WELL(reasons, tarn_pool_keep, kept->name, &options, &pool, &found))
         return;
+    SO(m.owner_is == OWNER_THERE && !kept->lost && (!kept->strange || kept->asked),
+       "an owner gives what it cannot have", "%s", kept->name);
+    kept->strange = false;
     SO(kept->state != KEPT_HERE, "a process reads its own pool", "%s", kept->name);
     *reader = (struct reader){.pool = pool, .of = of, .given = kept->given};
     unsigned sealed = 0;
@@ -99,10 +105,12 @@ static bool trim(struct reader *reader)
 {
     const struct kept *kept = &m.kept[reader->of];
     bool barred = any_open(wait_ends_those_of(kept->device));
-    if (!WELL(barred ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim, reader->pool, 0) ||
-        was_injected())
+    bool good = WELL(barred ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim, reader->pool, 0);
+    reader->torn |= was_injected();
+    if (!good || was_injected())
         return false;
-    reader->given = kept->given;
+    if (owner_knows(kept))
+        reader->given = kept->given;
     return true;
 }
 
@@ -133,6 +141,7 @@ static void check(struct reader *reader, int name, const tarn_sealed_block *foun
     SO(side_holds(found->pointer, found->bytes, found->data), "a reader reads something else",
        "block.%d of %s: not %#x", name, kept->name, truth->value);
     m.count.finds++;
+    reader->torn = false;
     read(reader, found, truth->value);
 }
 
@@ -148,10 +157,11 @@ static void find(struct reader *reader)
     for (;;) {
         const struct side_block *truth = kept_truth(kept, name, &room);
         /* A pool of this process gives memory up in many calls */
-        bool gave = (reader->given != kept->given || kept->state != KEPT_BESIDE) && !trimmed;
+        bool changed = reader->given != kept->given || kept->state != KEPT_BESIDE;
+        bool gave = changed && !trimmed, alone = !owner_knows(kept) && (changed || reader->torn);
         tarn_status status = CALL(tarn_pool_block_find, reader->pool, text, &found);
         if (well("tarn_pool_block_find", status,
-                 (gave ? BIT(TARN_ERROR_BUSY) : 0) |
+                 (gave ? BIT(TARN_ERROR_BUSY) : 0) | (alone ? BIT(TARN_ERROR_SYSTEM) : 0) |
                      (truth ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT)))) {
             check(reader, name, &found);
             return;
@@ -189,6 +199,8 @@ static void look(const struct looker *looker)
 {
     const struct kept *kept = &m.kept[looker->of];
     struct side_answer answer = side_give(&looker->side, (struct side_order){.verb = SIDE_LOOK});
+    if (answer.status == TARN_ERROR_SYSTEM && !owner_knows(kept))
+        return; /* the pool has grown, or the reader has let go of memory */
     SO(answer.status == TARN_OK, "a reader in another process fails", "%s: %s", kept->name,
        answer.text);
     for (int i = 0; i < SIDE_BLOCKS; i++) {
@@ -209,8 +221,8 @@ static void look_begin(struct looker *looker)
     int of = some_pool();
     const struct kept *kept = &m.kept[of < 0 ? 0 : of];
     struct side_order read = {.verb = SIDE_READ, .number = kept->device, .size = kept->segment};
-    if (of < 0 || kept->state == KEPT_LEFT)
-        return;
+    if (of < 0 || kept->state == KEPT_LEFT || !owner_knows(kept))
+        return; /* it would wait for the pool */
     memcpy(read.name, kept->name, sizeof read.name);
     *looker = (struct looker){.live = true, .side = side_begin(), .of = of};
     struct side_answer answer = side_give(&looker->side, read);

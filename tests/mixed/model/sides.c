@@ -11,59 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* ---- The owner ---- */
-
-static char path[100];
-static pid_t owner;
-
-bool side_owner_start(void)
-{
-    char *program = getenv("TARN_PROGRAM"), line[200] = "";
-    int ends[2] = {-1, -1};
-    if (!program || access(program, X_OK) != 0)
-        return false;
-    snprintf(path, sizeof path, "/tmp/tarn-mixed-%d", (int)getpid());
-    CHECK(setenv("TARN_KEEP", path, 1) == 0 && pipe2(ends, O_CLOEXEC) == 0);
-    owner = fork();
-    CHECK(owner >= 0);
-    if (owner == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execl(program, program, "keep", "--socket", path, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    CHECK(read(ends[0], line, sizeof line - 1) > 0 && strstr(line, "listening"));
-    close(ends[0]);
-    return true;
-}
-
-void side_owner_end(void)
-{
-    if (owner <= 0)
-        return;
-    CHECK(kill(owner, SIGKILL) == 0 && waitpid(owner, NULL, 0) == owner);
-    (void)unlink(path);
-    owner = 0;
-}
-
-void side_owner_list(char *text, size_t room)
-{
-    char command[300];
-    snprintf(command, sizeof command, "\"$TARN_PROGRAM\" keep --socket %s --list", path);
-    FILE *out = popen(command, "r");
-    CHECK(out != NULL);
-    size_t count = fread(text, 1, room - 1, out);
-    text[count] = '\0';
-    CHECK(pclose(out) == 0);
-    if (strncmp(text, "no pools", 8) == 0)
-        text[0] = '\0';
-}
 
 /* ---- A process, from outside ---- */
 
@@ -119,6 +69,7 @@ static struct {
     size_t size;
 } blocks[SIDE_BLOCKS];
 static int device;
+static bool ended; /* the pool was released, or the process has shut tarn down */
 
 static void name_of(int number, char name[16])
 {
@@ -178,6 +129,7 @@ static tarn_status keep(const struct side_order *order, struct side_answer *answ
                                  .wait_ms = 30000};
     tarn_status status = tarn_pool_keep(order->name, &options, &pool, &kept);
     answer->count = kept.blocks;
+    answer->adopted = kept.adopted;
     return status || reads ? status : look(answer, false);
 }
 
@@ -258,13 +210,24 @@ static tarn_status obey(const struct side_order *order, struct side_answer *answ
     case SIDE_WORK:
         work(order->size);
     case SIDE_FREES:
+        ended = true;
         for (int i = 0; i < SIDE_BLOCKS && !status; i++)
             status = blocks[i].start ? free_one(i) : TARN_OK;
         return status ? status : tarn_pool_release(pool);
     case SIDE_LEAVES:
+        ended = true;
         return order->flag ? tarn_shutdown() : tarn_pool_release(pool);
     }
     return TARN_ERROR_INVALID_ARGUMENT;
+}
+
+/* The memory of the pool; 0 if it has ended. */
+static size_t bytes_now(void)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    return pool && !ended && tarn_pool_stats_get(pool, &stats) == TARN_OK
+               ? (size_t)stats.reserved_bytes[0].current
+               : 0;
 }
 
 /* Ends with the socket. */
@@ -276,6 +239,7 @@ static void obey_all(int socket)
         answer.status = (int)obey(&order, &answer);
         if (answer.status)
             snprintf(answer.text, sizeof answer.text, "%s", tarn_last_error());
+        answer.bytes = bytes_now();
         if (send(socket, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer)
             return;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Processes beside the model's: the owner of kept pools, one that has a kept pool, and one that
- * only reads it. The latter two are the test's program, run again in a role. They do what they are
- * ordered, and nothing else; what is right the model knows. */
+/* Processes beside the model's: one that has a kept pool, and one that only reads it. They are the
+ * test's program, run again in a role. They do what they are ordered, and nothing else; what is
+ * right the model knows. */
 #ifndef TESTS_MIXED_SIDES_H
 #define TESTS_MIXED_SIDES_H
 
@@ -31,6 +31,7 @@ struct heir {
     int device, devices;
     size_t segment, memory;
     struct side_block blocks[SIDE_BLOCKS];
+    bool strange, torn; /* as of the pool that it was */
 };
 
 enum side_verb {
@@ -65,14 +66,10 @@ struct side_answer {
     char text[200];                        /* of a failure */
     struct side_block blocks[SIDE_BLOCKS]; /* of KEEP and LOOK: what it found, and can read */
     size_t count;                          /* of KEEP: how many the call said are sealed */
+    bool adopted;                          /* of KEEP: there was a pool */
+    size_t bytes;                          /* the pool's memory now */
 };
 
-/* Starts an owner for this process and those that it starts; ends it. False if there is no program
- * for it. */
-bool side_owner_start(void);
-void side_owner_end(void);
-/* Prints what the owner has, as its list; "" if it has nothing. */
-void side_owner_list(char *text, size_t room);
 /* Starts this program again as a process beside this one. */
 struct side side_start(void);
 bool side_ask(const struct side *side, const struct side_order *order, struct side_answer *answer);
