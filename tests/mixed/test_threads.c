@@ -3,9 +3,10 @@
 
 /* Threads that are truly at once, on objects of their own and on shared ones: blocks that go from
  * one to the other, shared pools, captures of each kind, handles, trims, suspends, sleeps of the
- * process, shares, compactions, caching. What is checked: no two live blocks share a byte; each
- * block holds what was written to it last, in the order of the streams; a known capture goes on
- * whatever the others do; each status is one that the header names; nothing is left.
+ * process, shares, compactions, caching, a kept pool and a reader of it. What is checked: no two
+ * live blocks share a byte; each block holds what was written to it last, in the order of the
+ * streams; a known capture goes on whatever the others do; each status is one that the header
+ * names; nothing is left. There is a kept pool if TARN_PROGRAM names its owner.
  *
  *   mixed.threads [--seed N] [--steps N] [--seconds N] [--no-shorten]
  *
@@ -15,6 +16,7 @@
  * TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
  * TARN_MIXED_SEEDS. */
 #include "mixed/threads/threads.h"
+#include "support/owner.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -508,6 +510,7 @@ static void op_renew(struct worker *worker)
     for (int i = 0; i < KEPT; i++)
         if (worker->kept[i].live && worker->kept[i].flow == index)
             give_back(worker, &worker->kept[i]);
+    seals_leave(worker, index);
     for (int i = 0; i < SLOTS; i++)
         if (worker->checks[i].waits && worker->checks[i].flow == index)
             return; /* the wait was refused */
@@ -549,13 +552,13 @@ static const struct operation {
     unsigned weight;
     void (*run)(struct worker *worker);
 } operations[] = {
-    {"allocate", 30, op_allocate}, {"use", 25, op_use},       {"free", 20, op_free},
-    {"give", 8, op_give},          {"take", 10, op_take},     {"capture", 5, op_capture},
-    {"handle", 6, op_handle},      {"trim", 2, op_trim},      {"suspend", 2, op_suspend},
-    {"scope", 3, op_scope},        {"renew", 1, op_renew},    {"report", 1, op_report},
-    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},    {"keep", 5, op_keep},
-    {"guest", 3, op_guest},        {"share", 4, op_share},    {"common", 4, op_common},
-    {"compact", 2, op_compact},    {"caching", 2, op_caching}};
+    {"allocate", 30, op_allocate}, {"use", 25, op_use},        {"free", 20, op_free},
+    {"give", 8, op_give},          {"take", 10, op_take},      {"capture", 5, op_capture},
+    {"handle", 6, op_handle},      {"trim", 2, op_trim},       {"suspend", 2, op_suspend},
+    {"scope", 3, op_scope},        {"renew", 1, op_renew},     {"report", 1, op_report},
+    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},     {"keep", 5, op_keep},
+    {"guest", 3, op_guest},        {"share", 4, op_share},     {"common", 4, op_common},
+    {"compact", 2, op_compact},    {"caching", 2, op_caching}, {"sealed", 24, op_sealed}};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 /* ---- A run, in a child ---- */
@@ -578,6 +581,8 @@ static void *work(void *argument)
     return NULL;
 }
 
+static bool has_owner; /* of kept pools */
+
 static void begin(uint64_t seed)
 {
     static const size_t memories[] = {64, 96, 256};
@@ -597,7 +602,9 @@ static void begin(uint64_t seed)
         (void)setenv("TARN_SIM_SLOW", "cuEventRecord:1", 0);
     if (name && strcmp(name, "hip") == 0 && word(&random) % 2)
         (void)setenv("TARN_SIM_SLOW", "hipEventRecord:1", 0);
-    host_start_with(1, memories[word(&random) % 3] * MIB);
+    size_t memory = memories[word(&random) % 3] * MIB;
+    seals_make(has_owner, seed % 2, memory);
+    host_start_with(1, memory);
     moves_begin(word(&random));
     MINE(tarn_library_register(&row, &library));
     MINE(tarn_workspace_size_set(library, 300000));
@@ -613,12 +620,14 @@ static void begin(uint64_t seed)
             MINE(tarn_stream_native_get(workers[i].flows[k].value, &workers[i].flows[k].native));
         }
     }
+    seals_begin(has_owner);
 }
 
 static void end(void)
 {
     MINE(tarn_device_synchronize(0));
     machine->settle();
+    seals_end();
     for (int i = 0; i < thread_count; i++) {
         look(&workers[i]);
         imports_close(&workers[i]);
@@ -666,6 +675,7 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 {
     int status = 0;
     memset(told, 0, sizeof *told);
+    has_owner = owner_begin("threads", seed % 2);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -676,6 +686,7 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     }
     if (child < 0 || waitpid(child, &status, 0) != child)
         exit(2);
+    owner_end();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && told->over)
         return true;
     if (!told->what[0])
@@ -734,10 +745,12 @@ static bool try(uint64_t seed, struct step *steps, int count)
     if (run_in_child(seed, steps, count)) {
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " contents, %" PRIu64
                " captures, %" PRIu64 " blocks to other threads, %" PRIu64 " sleeps, %" PRIu64
-               " shares, %" PRIu64 " compactions, %" PRIu64 " refused\n",
+               " shares, %" PRIu64 " compactions, %" PRIu64 " seals, %" PRIu64
+               " sealed blocks found, %" PRIu64 " refused\n",
                seed, count, told->counts[ALLOCATIONS], told->counts[CHECKS], told->counts[CAPTURES],
                told->counts[HANDED], told->counts[SLEEPS], told->counts[SHARES],
-               told->counts[COMPACTIONS], told->counts[REFUSED]);
+               told->counts[COMPACTIONS], told->counts[SEALS], told->counts[FINDS],
+               told->counts[REFUSED]);
         fflush(stdout);
         return true;
     }

@@ -6,7 +6,8 @@
  *
  *   test_threads.c   a run, blocks that go from thread to thread, pools, captures, handles
  *   threads/moves.c  what moves or takes away memory beside them: the process asleep, shares,
- *                    compaction, caching, observers */
+ *                    compaction, caching, observers
+ *   threads/seals.c  a kept pool that all threads have, and a reader of it */
 #ifndef TESTS_MIXED_THREADS_H
 #define TESTS_MIXED_THREADS_H
 
@@ -27,7 +28,8 @@ enum {
     POOLS = 2,   /* shared pools */
     PART = 64,
     SLOTS = 512,
-    LIVE = THREADS * (OWN + 8) + 64,
+    SEALED = 5, /* blocks per thread in the kept pool */
+    LIVE = THREADS * (OWN + SEALED + 8) + 64,
     KEPT = 3,    /* blocks per thread in a pool that sleeps */
     IMPORTS = 4, /* per thread, whose work has not ended */
     STEPS_MOST = 4000
@@ -54,6 +56,12 @@ struct check {
     bool waits;
 };
 
+/* A block of the kept pool. While it is sealed, nothing is written to it. */
+struct sealed {
+    struct block block;
+    bool is;
+};
+
 /* An import, which is closed when the work on it has ended. */
 struct import {
     void *pointer; /* NULL: none */
@@ -77,6 +85,8 @@ struct worker {
     tarn_sleeper guest;     /* the thread's own sleeper, which any thread's sleep calls; 0: none */
     int guest_state;        /* kept by the callbacks: 0 awake, 1 prepared, 2 asleep */
     struct import imports[IMPORTS];
+    struct sealed sealed[SEALED];
+    tarn_event *sealing; /* after the work that a seal waits for */
 };
 extern struct worker workers[THREADS];
 extern _Thread_local struct worker *worker_here; /* NULL in other threads */
@@ -114,6 +124,8 @@ enum counted {
     SLEEPS,
     SHARES,
     COMPACTIONS,
+    SEALS,
+    FINDS,
     COUNTED
 };
 void count(enum counted what);
@@ -145,5 +157,14 @@ void op_compact(struct worker *worker);
 void op_caching(struct worker *worker);
 void imports_close(struct worker *worker);
 void moves_end(void);
+
+/* In seals.c. seals_make(): call it before tarn is used; another process makes the kept pool.
+ * seals_begin(): takes that over, when the workers are known. seals_leave(): frees what the thread
+ * has for a stream. seals_end(): call it when only the main thread is left. */
+void seals_make(bool has_owner, bool service, size_t memory);
+void seals_begin(bool has_owner);
+void op_sealed(struct worker *worker);
+void seals_leave(struct worker *worker, int flow);
+void seals_end(void);
 
 #endif
