@@ -126,6 +126,8 @@ static void check_segments(int index)
         reasons |= BIT(TARN_ERROR_SUSPENDED);
     if (!WELL(reasons, tarn_pool_segments_get, pool->pool, list, 64, &count))
         return;
+    if (pool->kept && m.kept[pool->kept - 1].numbered)
+        return; /* blocks may lie in segments that were taken over, which are not listed */
     for (int i = 0; i < BLOCKS && count <= 64; i++) {
         bool found = !m.blocks[i].live || m.blocks[i].pool != index;
         for (size_t k = 0; k < count && !found; k++)

@@ -11,8 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAPPINGS = 512 };
-
 static unsigned names; /* of pools, so far */
 
 static int index_of(const struct kept *kept)
@@ -122,16 +120,16 @@ bool adopted_is_unsure(uint64_t reported, uint64_t created)
     return unsure || (m.owner && m.may_be_lost && created > reported);
 }
 
-/* The segments are what the call said. */
+/* The pool's memory is what the call said. None of it is listed: another process has made it. */
 static void check_segments(const struct pool *pool, size_t mapped)
 {
-    static tarn_mapping list[MAPPINGS];
-    size_t count = 0, bytes = 0;
-    SURE(tarn_pool_segments_get, pool->pool, list, MAPPINGS, &count);
-    for (size_t i = 0; i < count && i < MAPPINGS; i++)
-        bytes += list[i].bytes;
-    SO(bytes == mapped, "a pool has other segments than it says", "%zu bytes, not %zu", bytes,
-       mapped);
+    tarn_stats stats = {.size = sizeof stats};
+    size_t count = 0;
+    MINE(tarn_pool_stats_get(pool->pool, &stats));
+    SO((size_t)stats.reserved_bytes[0].current == mapped, "a pool has other memory than it says",
+       "%" PRId64 " bytes, not %zu", stats.reserved_bytes[0].current, mapped);
+    SURE(tarn_pool_segments_get, pool->pool, NULL, 0, &count);
+    SO(count == 0, "a pool lists what was taken over", "%zu segments", count);
 }
 
 static void find_block(const struct kept *kept, int name, const struct flow *flow)
