@@ -122,8 +122,8 @@ static void inherit_without_files(int socket)
 }
 
 /* What the request gives of a process that took the pool over, beside an owner that was started
- * after that. */
-static tarn_status inherit_beside_new_owner(const char *how)
+ * after that; and whether that owner has the pool while the process lives. */
+static tarn_status inherit_beside_new_owner(const char *how, bool *listed)
 {
     struct told told;
     tarn_status status;
@@ -134,6 +134,7 @@ static tarn_status inherit_beside_new_owner(const char *how)
     start_owner();
     say(side.socket, 'g');
     receive_all(side.socket, &status, sizeof status);
+    *listed = lines_of_list("| sed -n /weights/p") == 1;
     kill_side(side);
     return status;
 }
@@ -142,7 +143,9 @@ static void what_was_taken_over_is_given_to_each_new_owner(void **state)
 {
     (void)state;
     tarn_kept kept;
-    OK(inherit_beside_new_owner("inherit"));
+    bool listed;
+    OK(inherit_beside_new_owner("inherit", &listed));
+    CHECK(listed);
     tarn_pool *pool = keep("weights", &kept);
     CHECK(kept.blocks == 2 && both_are_whole(pool));
     for (int i = 0; i < 3; i++) {
@@ -212,7 +215,9 @@ static void without_its_files_a_new_owner_gets_nothing(void **state)
 {
     (void)state;
     tarn_kept kept;
-    GIVES(inherit_beside_new_owner("inherit without files"), TARN_ERROR_SYSTEM);
+    bool listed;
+    GIVES(inherit_beside_new_owner("inherit without files", &listed), TARN_ERROR_SYSTEM);
+    CHECK(!listed);
     tarn_pool *pool = keep("weights", &kept);
     CHECK(!kept.adopted);
     OK(tarn_pool_release(pool));
