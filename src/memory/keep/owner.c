@@ -266,8 +266,9 @@ static bool is_same_file(int a, int b)
 }
 
 /* Asks the owner on the pool's connection, which is made if there is none, and maps what is new. An
- * owner that began anew may not know the pool, which goes on then: its layout tells. */
-static tarn_status look_once_locked(struct keep *keep, bool *answered)
+ * owner that began anew may not know the pool, which goes on then: its layout tells. `other`: the
+ * owner has another pool of that name. */
+static tarn_status look_once_locked(struct keep *keep, bool *other)
 {
     struct keep_message answer;
     int file = -1;
@@ -276,13 +277,13 @@ static tarn_status look_once_locked(struct keep *keep, bool *answered)
         keep->socket = wire_connect(keep->path);
     tarn_status status = keep->socket < 0 ? owner_is_gone(keep, errno)
                                           : ask_for_locked(keep, KEEP_READ, -1, &answer, &file);
-    *answered = !status;
     if (status)
         return status;
     bool given = answer.verb == KEEP_GIVES, same = given && is_same_file(file, keep->file);
     if (given)
         close(file);
-    if (given && !same) { /* the owner takes this process for a reader of another pool */
+    *other = given && !same;
+    if (*other) { /* the owner takes this process for a reader of that */
         close(keep->socket);
         keep->socket = -1;
     }
@@ -312,13 +313,13 @@ tarn_status owner_look_locked(struct keep *keep)
     struct error_before before;
     uint64_t deadline = patience_from_now();
     tarn_status status;
-    bool again, answered;
+    bool again, other = false;
     error_attempt_begin(&before);
     keep->silent = keep->closed = false;
     do {
         bool fresh = keep->socket < 0;
-        status = look_once_locked(keep, &answered);
-        again = status && !answered && keep->socket < 0 &&
+        status = look_once_locked(keep, &other);
+        again = status && !other && keep->socket < 0 &&
                 (fresh ? keep->closed && ticks_of_system() < deadline : !keep->silent);
         if (again && fresh)
             pause_ms(10);
