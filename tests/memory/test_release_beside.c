@@ -63,8 +63,8 @@ static void wait_for(void *(*run)(void *), struct arena *arena)
 {
     if (!told++) {
         CHECK(pthread_create(&waiting, NULL, run, arena) == 0);
-        while (pthread_mutex_trylock(&arena->moving.gate) == 0)
-            pthread_mutex_unlock(&arena->moving.gate);
+        while (pthread_mutex_trylock(&arena->moves.moving.gate) == 0)
+            pthread_mutex_unlock(&arena->moves.moving.gate);
     }
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "device/stream.h"
 #include "driver/driver.h"
+#include "memory/arena/arena.h"
 #include "memory/arena/moves.h"
 
 #include <pthread.h>

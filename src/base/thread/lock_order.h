@@ -14,7 +14,7 @@
 
 /* Rank, the lock with its file, what it protects. */
 #define LOCK_LIST(X)                                                                               \
-    X(MOVING, "an arena's moving (arena.h)",                                                       \
+    X(MOVING, "an arena's moving (moves.h)",                                                       \
       "shared by code that moves memory between heaps, cache and driver; exclusive for "           \
       "the one attempt that decides on out of memory. Held over the driver's calls that "          \
       "move memory, and over the callbacks that tell observers of it. So it comes first: "         \

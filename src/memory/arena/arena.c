@@ -205,7 +205,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     mutex_init(&arena->lock, LOCK_ARENA);
     mutex_init(&arena->sets.lock, LOCK_LEAF);
     shared_init(&arena->mapping, LOCK_MAPPING);
-    shared_init(&arena->moving, LOCK_MOVING);
+    shared_init(&arena->moves.moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);
     counters_init(&arena->own, &arena->counters);
     store_init(&arena->store, arena, &arena->own);
@@ -223,7 +223,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     }
     mutex_finish(&arena->sets.lock);
     mutex_finish(&arena->lock);
-    shared_finish(&arena->moving);
+    shared_finish(&arena->moves.moving);
     shared_finish(&arena->mapping);
     object_free(&arenas, arena);
     return status;
@@ -369,7 +369,7 @@ bool arena_finish(struct arena *arena)
     atomic_store(&by_device[arena->device->number], NULL);
     tables_unmap(arena, granules(arena));
     pages_free(arena->uncached.heaps.of, arena->uncached.heaps.slots * sizeof(struct heap *));
-    shared_finish(&arena->moving);
+    shared_finish(&arena->moves.moving);
     shared_finish(&arena->mapping);
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);

@@ -19,6 +19,7 @@
 #include "base/tree.h"
 #include "device/device.h"
 #include "memory/arena/kind.h"
+#include "memory/arena/moves.h"
 #include "memory/arena/rules.h"
 #include "memory/settings/caching.h"
 #include "memory/settings/hooks.h"
@@ -98,14 +99,6 @@ struct owned {
     struct tree_node
         by_reserved; /* a private pool with `reserved`: in the arena's `pools.by_reserved` */
     struct tree_node leftover;
-};
-
-/* What stillness_begin() notes, so that was_still() can tell whether another thread has moved
- * memory since then (moves.h). */
-struct stillness {
-    uint64_t begun; /* the arena's `moves_begun` at the beginning */
-    uint64_t own;   /* moves that this thread had begun by then */
-    bool still;     /* no move was in progress then */
 };
 
 /* A store's places among the arena's pools (arena_pools, below). Under the arena's lock. */
@@ -242,16 +235,7 @@ struct arena {
     struct counters own;      /* of the default pool; also included in `counters` */
     shared_lock mapping;      /* shared to map and unmap; exclusive to give a new peer
                                  access */
-
-    /* Shared by code that moves memory. Exclusive for code during which no memory may move
-     * (moves.h). Taken before every other lock. */
-    shared_lock moving;
-    atomic_uint_fast64_t moves_begun, moves_ended; /* how many, ever; equal: none is in progress */
-    struct {
-        struct stillness since;
-        uint64_t passes; /* moves of the thread itself since then */
-        uint64_t from;   /* ns: no other thread has moved memory since then */
-    } still;             /* only the thread that gives idle memory back (pressure/release.c) */
+    struct moves moves;       /* of its memory; its lock is taken before every other */
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */

@@ -4,6 +4,7 @@
 /* Owns each arena's lock `moving`, and the counts of moves that have begun and ended under it. */
 #include "memory/arena/moves.h"
 #include "base/thread/clock.h"
+#include "memory/arena/arena.h"
 
 /* Moves that this thread has begun on the device that it watched last, since it began to watch it:
  * never more than the thread's moves there. Small, because threads have little room for all
@@ -20,19 +21,19 @@ static bool watches(const struct arena *arena)
 
 static void count(struct arena *arena)
 {
-    atomic_fetch_add(&arena->moves_begun, 1);
+    atomic_fetch_add(&arena->moves.begun, 1);
     own.moves += watches(arena);
 }
 
 void move_begin(struct arena *arena)
 {
-    shared_lock_shared(&arena->moving);
+    shared_lock_shared(&arena->moves.moving);
     count(arena);
 }
 
 bool move_try(struct arena *arena)
 {
-    if (!shared_try_shared(&arena->moving))
+    if (!shared_try_shared(&arena->moves.moving))
         return false;
     count(arena);
     return true;
@@ -40,7 +41,7 @@ bool move_try(struct arena *arena)
 
 void move_begin_alone(struct arena *arena)
 {
-    shared_lock_alone(&arena->moving);
+    shared_lock_alone(&arena->moves.moving);
     count(arena);
 }
 
@@ -48,7 +49,8 @@ void move_begin_alone(struct arena *arena)
 static bool take_by(struct arena *arena, bool alone, uint64_t until)
 {
     for (uint64_t ns = PAUSE_LEAST_NS;; ns = pause_after(ns)) {
-        if (alone ? shared_try_alone(&arena->moving) : shared_try_shared(&arena->moving))
+        if (alone ? shared_try_alone(&arena->moves.moving)
+                  : shared_try_shared(&arena->moves.moving))
             break;
         if (clock_is_past(until))
             return false;
@@ -76,8 +78,8 @@ bool move_begin_alone_by(struct arena *arena, uint64_t until)
 
 void move_end(struct arena *arena)
 {
-    atomic_fetch_add(&arena->moves_ended, 1);
-    shared_unlock(&arena->moving);
+    atomic_fetch_add(&arena->moves.ended, 1);
+    shared_unlock(&arena->moves.moving);
 }
 
 void moves_flush(struct arena *arena)
@@ -93,15 +95,15 @@ struct stillness stillness_begin(struct arena *arena)
         own.moves = 0;
     }
     struct stillness since = {.own = own.moves};
-    uint64_t ended = atomic_load(&arena->moves_ended);
-    since.begun = atomic_load(&arena->moves_begun);
+    uint64_t ended = atomic_load(&arena->moves.ended);
+    since.begun = atomic_load(&arena->moves.begun);
     since.still = ended == since.begun;
     return since;
 }
 
 bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t moves)
 {
-    return since->still && atomic_load(&arena->moves_begun) - since->begun == moves;
+    return since->still && atomic_load(&arena->moves.begun) - since->begun == moves;
 }
 
 bool was_still(struct arena *arena, const struct stillness *since)

@@ -8,7 +8,34 @@
 #ifndef TARN_MEMORY_MOVES_H
 #define TARN_MEMORY_MOVES_H
 
-#include "memory/arena/arena.h"
+#include "base/thread/lock.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct arena;
+
+/* What stillness_begin() notes, so that was_still() can tell whether another thread has moved
+ * memory since then. */
+struct stillness {
+    uint64_t begun; /* the arena's `moves.begun` at the beginning */
+    uint64_t own;   /* moves that this thread had begun by then */
+    bool still;     /* no move was in progress then */
+};
+
+/* The moves of an arena's memory. */
+struct moves {
+    /* Shared by code that moves memory. Exclusive for code during which no memory may move. Taken
+     * before every other lock. */
+    shared_lock moving;
+    atomic_uint_fast64_t begun, ended; /* how many, ever; equal: none is in progress */
+    struct {
+        struct stillness since;
+        uint64_t passes; /* moves of the thread itself since then */
+        uint64_t from;   /* ns: no other thread has moved memory since then */
+    } still;             /* only the thread that gives idle memory back (pressure/release.c) */
+};
 
 void move_begin(struct arena *arena);
 bool move_try(struct arena *arena);

@@ -101,7 +101,7 @@ static struct store *next_store(struct arena *arena, const struct store *store)
 /* Whether no other thread has moved memory since `still`, beside the moves of passes. */
 static bool is_still(struct arena *arena)
 {
-    return was_still_but(arena, &arena->still.since, arena->still.passes);
+    return was_still_but(arena, &arena->moves.still.since, arena->moves.still.passes);
 }
 
 /* Pieces that nobody has mapped are idle. They go when nobody has moved memory for the time. The
@@ -112,7 +112,7 @@ static void release_unmapped(struct arena *arena, uint64_t now)
         return;
     for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store)) {
         uint64_t time = store_rests(store);
-        if (time && now - arena->still.from >= time)
+        if (time && now - arena->moves.still.from >= time)
             (void)store_release_unmapped(store, 0);
     }
 }
@@ -132,7 +132,7 @@ static uint64_t time_of_pools(struct arena *arena)
 static bool begin(struct arena *arena)
 {
     bool begun = move_try(arena);
-    arena->still.passes += begun;
+    arena->moves.still.passes += begun;
     return begun;
 }
 
@@ -148,9 +148,9 @@ struct pass {
 static bool pass_over(struct arena *arena, struct pass *pass)
 {
     if (!is_still(arena)) {
-        arena->still.since = stillness_begin(arena);
-        arena->still.passes = 0;
-        arena->still.from = pass->now;
+        arena->moves.still.since = stillness_begin(arena);
+        arena->moves.still.passes = 0;
+        arena->moves.still.from = pass->now;
     }
     if (device_check(arena->device))
         return true;
