@@ -261,7 +261,7 @@ static uint64_t ghost_bytes(struct arena *arena)
 {
     uint64_t bytes = 0;
     (void)ranges_bytes(arena, &bytes);
-    for (const struct heap *heap = arena->heaps; heap; heap = heap->lists.next)
+    for (const struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next)
         for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
             bytes += ghost->size;
     return bytes;
@@ -304,7 +304,7 @@ static void add_segment(const struct run *run, struct plain *plain)
 static struct plain plain_of(struct arena *arena)
 {
     struct plain plain = {0};
-    for (const struct heap *heap = arena->heaps; heap; heap = heap->lists.next)
+    for (const struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next)
         for (int zone = 0; !heap->store->kind.pieces && zone < ZONES; zone++)
             for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
                 add_segment(run, &plain);

@@ -195,6 +195,14 @@ struct arena_pools {
                                     means that a pool may have ended */
 };
 
+/* The heaps of a device (heap/heaps.c). None is ever destroyed. */
+struct arena_heaps {
+    struct heap *all; /* arena lock: also those of retired streams */
+    unsigned retired; /* arena lock: how many are of retired streams or of stores left behind */
+    struct heap *unused_first, *unused_last; /* heaps_lock: queue of heaps to be reused when they
+                                                are empty */
+};
+
 /* The sets of a device's heaps, and what their heaps contain in all. What is not atomic is under
  * `lock`, and so are the sets of each store. */
 struct arena_sets {
@@ -260,12 +268,8 @@ struct arena {
     struct piece_list stuck;
     struct run *stuck_segments;
 
-    unsigned retired;   /* lock: number of heaps of retired streams and of stores left
-                                   behind */
-    struct heap *heaps; /* lock: all heaps, also of retired streams */
-    struct heap *unused_first, *unused_last; /* heaps_lock: queue of heaps to be reused when they
-                                                are empty */
-    struct arena_sets sets;
+    struct arena_heaps heaps; /* all of them, */
+    struct arena_sets sets;   /* and by what they have */
     /* For each arena of the plan: the heap that follows it, or the heap that tried to and got no
      * memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];

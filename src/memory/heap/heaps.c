@@ -36,7 +36,7 @@ static struct heap *heap_create(struct arena *arena)
 struct heap *heap_next(struct arena *arena, struct heap *heap)
 {
     mutex_lock(&arena->lock);
-    struct heap *next = heap ? heap->lists.next : arena->heaps;
+    struct heap *next = heap ? heap->lists.next : arena->heaps.all;
     mutex_unlock(&arena->lock);
     return next;
 }
@@ -71,29 +71,29 @@ static bool heap_is_empty_locked(struct heap *heap)
 /* The queue of retired heaps. Those that are empty are reused. heaps_lock. */
 static void unused_push_locked(struct heap *heap)
 {
-    struct arena *arena = heap->arena;
+    struct arena_heaps *of = &heap->arena->heaps;
     heap->lists.next_unused = NULL;
-    *(arena->unused_last ? &arena->unused_last->lists.next_unused : &arena->unused_first) = heap;
-    arena->unused_last = heap;
+    *(of->unused_last ? &of->unused_last->lists.next_unused : &of->unused_first) = heap;
+    of->unused_last = heap;
 }
 
-static struct heap *unused_pop_locked(struct arena *arena)
+static struct heap *unused_pop_locked(struct arena_heaps *of)
 {
-    struct heap *heap = arena->unused_first;
-    arena->unused_first = heap->lists.next_unused;
-    if (!arena->unused_first)
-        arena->unused_last = NULL;
+    struct heap *heap = of->unused_first;
+    of->unused_first = heap->lists.next_unused;
+    if (!of->unused_first)
+        of->unused_last = NULL;
     return heap;
 }
 
 /* An empty heap that no code can reach, to be reused; NULL if there is none. Threads may have
  * caches for it; these are empty, and serve the same threads again. Looks at no more than 8 heaps,
  * in turn: many may have blocks that were never freed. heaps_lock. */
-static struct heap *heap_unused_locked(struct arena *arena)
+static struct heap *heap_unused_locked(struct arena_heaps *of)
 {
-    const struct heap *last = arena->unused_last;
-    for (int looks = 8; looks > 0 && arena->unused_first; looks--) {
-        struct heap *heap = unused_pop_locked(arena);
+    const struct heap *last = of->unused_last;
+    for (int looks = 8; looks > 0 && of->unused_first; looks--) {
+        struct heap *heap = unused_pop_locked(of);
         mutex_lock(&heap->lock);
         bool unused = heap_is_empty_locked(heap);
         mutex_unlock(&heap->lock);
@@ -131,7 +131,7 @@ static void stream_leave_locked(struct heap *heap)
 static void count_retired(struct arena *arena, int change)
 {
     mutex_lock(&arena->lock);
-    arena->retired += (unsigned)change;
+    arena->heaps.retired += (unsigned)change;
     mutex_unlock(&arena->lock);
 }
 
@@ -192,7 +192,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     tarn_status status = heap_enter_prepare(store, stream);
     if (status)
         return status;
-    struct heap *heap = heap_unused_locked(arena);
+    struct heap *heap = heap_unused_locked(&arena->heaps);
     bool fresh = !heap;
     if (fresh) {
         heap = heap_create(arena);
@@ -230,8 +230,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
     stream_enter_locked(heap);
     if (fresh) {
         mutex_lock(&arena->lock);
-        heap->lists.next = arena->heaps;
-        arena->heaps = heap;
+        heap->lists.next = arena->heaps.all;
+        arena->heaps.all = heap;
         mutex_unlock(&arena->lock);
     }
     heap_enter(store, stream, heap);
@@ -363,7 +363,7 @@ bool heaps_give_up(struct store *store)
 void heaps_stop(struct arena *arena)
 {
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
+    for (struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next) {
         mutex_lock(&heap->lock);
         parked_pause_locked(heap);
         caches_stop_locked(&heap->caches);
@@ -372,7 +372,7 @@ void heaps_stop(struct arena *arena)
 
 void heaps_go_on(struct arena *arena)
 {
-    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
+    for (struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next) {
         caches_go_on_locked(&heap->caches);
         parked_go_on_locked(heap);
         mutex_unlock(&heap->lock);
@@ -392,7 +392,7 @@ void heaps_close(struct arena *arena)
 void heaps_lose(struct arena *arena)
 {
     mutex_lock(&arena->lock); /* protects the list; the caller may hold heaps' locks */
-    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
+    for (struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next) {
         (void)stack_set_parks(&heap->parked, false); /* what is parked stays so until a flush */
         caches_lose(&heap->caches);
     }

@@ -145,7 +145,7 @@ bool take_what_is_left_behind(struct heap *heap, size_t size, uint64_t until)
     size_t wanted = heap->store == &arena->store ? SIZE_MAX : size, taken = 0;
     pools_collect(arena);
     mutex_lock(&arena->lock);
-    bool any = arena->retired > 0;
+    bool any = arena->heaps.retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
         taken = take_from_set(heap, NOBODYS, &heap->store->sets.retired, wanted, until);

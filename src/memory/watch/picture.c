@@ -202,7 +202,7 @@ static bool add_heaps(struct picture *picture, struct picture_device *device, st
 {
     heaps_stop(arena);
     bool done = add_pools(picture, arena);
-    for (struct heap *heap = arena->heaps; heap && done; heap = heap->lists.next)
+    for (struct heap *heap = arena->heaps.all; heap && done; heap = heap->lists.next)
         done = add_heap(picture, heap);
     done = done && add_ranges(picture, arena);
     mutex_lock(&arena->lock);

@@ -367,7 +367,7 @@ tarn_status arena_verify(struct arena *arena)
            left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
-    for (struct heap *heap = arena->heaps; heap; heap = heap->lists.next) {
+    for (struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next) {
         tarn_status status = heap_verify(heap);
         if (!status)
             status = sets_verify(heap);
@@ -390,9 +390,9 @@ tarn_status arena_verify(struct arena *arena)
             "not %zu and %zu; or another sum differs",
             arena->device->number, all.free, common.free, arena->sets.sums.free,
             arena->sets.common_sums.free);
-    if (left_behind != arena->retired)
+    if (left_behind != arena->heaps.retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
-                      arena->device->number, left_behind, arena->retired);
+                      arena->device->number, left_behind, arena->heaps.retired);
     if (second_bytes(arena) != ghosts)
         return failed(TARN_ERROR_INTERNAL,
                       "device %d: %zu bytes are mapped at second addresses, of %zu of ghosts",

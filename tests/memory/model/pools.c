@@ -135,7 +135,7 @@ static void check_pinned(struct pool_model *pool)
     for (size_t i = 0; i < granules; i++)
         MUST(!pool->pinned[i] || pool->pinned[i] == arena->pieces[i],
              "memory of a held pool is gone from %p", (void *)(arena->base + i * arena->granule));
-    for (const struct heap *heap = arena->heaps; heap; heap = heap->lists.next)
+    for (const struct heap *heap = arena->heaps.all; heap; heap = heap->lists.next)
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)
             for (const struct run *run = heap->zones.of[zone].runs; run; run = run->next)
                 for (size_t i = (run->start - arena->base) / arena->granule;
