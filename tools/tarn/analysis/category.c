@@ -176,8 +176,9 @@ static bool find_next(struct draft *draft)
     return true;
 }
 
-/* True if a block outlives the backward pass after its birth and the next one. If there is no next
- * one: if it is never freed. */
+/* True if a block is never freed, or only after the second backward pass that begins after its
+ * birth. If none begins after its birth, a block that lives for more than half of the events stays
+ * too. */
 static bool stays(const struct draft *draft, const struct analysis_block *block)
 {
     size_t pass = until(draft->first, draft->pass_count, block->begin);
