@@ -12,13 +12,14 @@
  * `wait_ends_all`), those of all count for each. One load. */
 unsigned captures_open(const struct device *device);
 unsigned captures_open_anywhere(void);
-/* How many count for a device after the driver was asked about them: one that it has said to
- * capture, and which does not any more, was ended by a call that tarn did not see. It bars nothing
- * from then on. Its record and the memory layer's scope stay until its end is reported. The newest
- * are asked first, until one goes on. Takes locks. */
+/* As captures_open(), without captures that are found to be over. The driver is asked about a
+ * device's captures, the newest first, until one goes on. If it once said that a stream captures,
+ * and now says that it does not, a call that tarn did not see has ended the capture. Such a capture
+ * bars nothing from then on, but its record and the memory layer's scope stay until its end is
+ * reported. Takes locks. */
 unsigned captures_going_on(const struct device *device);
 unsigned captures_going_on_anywhere(void); /* the same on all devices */
-/* How many of these the calling thread began or announced. Takes a lock. */
+/* How many of the open captures of a device the calling thread began or announced. Takes a lock. */
 unsigned captures_of_thread(const struct device *device);
 
 /* Grows whenever a known capture begins or ends on any device; never 0. Handles that were bound

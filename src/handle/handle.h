@@ -76,8 +76,9 @@ struct shelf {
     struct device *device;
     /* A create runs alone until one has succeeded, except a create inside another. */
     enum { FIRST_TO_COME, FIRST_UNDER_WAY, FIRST_DONE } first;
-    unsigned creating;             /* now, side by side */
-    uint64_t started;              /* creates, ever: shows a create whether others ran beside it */
+    unsigned creating; /* now, side by side */
+    uint64_t started;  /* creates that have begun, ever: if it grows during a create, others ran at
+                          the same time */
     atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
     struct handle *available;      /* last in, first out */
     struct handle *all;

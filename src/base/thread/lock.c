@@ -106,8 +106,9 @@ static bool has_rank(enum lock_rank rank)
     return false;
 }
 
-/* Whether a lock may be taken while another one is held. Code that holds several heaps prevents the
- * creation of others, and so other threads from doing the same. */
+/* Whether a lock of `rank` may be taken while one of rank `before` is held: if its rank is higher.
+ * A thread that holds heaps_lock may also take the locks of several heaps, in any order. Only one
+ * thread can hold it, so no two threads each wait for a heap that the other has. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
     return before < rank || (before == rank && rank == LOCK_HEAP && has_rank(LOCK_HEAPS));

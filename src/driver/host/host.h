@@ -74,9 +74,9 @@ struct host_nodes {
 
 enum host_stream_state {
     HOST_STREAM_IDLE,  /* nothing queued */
-    HOST_STREAM_WAITS, /* its head waits for another stream; in that one's `waiters` */
-    HOST_STREAM_TIMED, /* its head ends at a time; in the heap of timers */
-    HOST_STREAM_READY, /* its head is real work; in a list of ready streams */
+    HOST_STREAM_WAITS, /* its head waits for another stream, whose list `waiters` it is in */
+    HOST_STREAM_TIMED, /* its head ends at a known time: it is in the heap of timers */
+    HOST_STREAM_READY, /* its head is real work that no worker runs yet: it is in a list */
     HOST_STREAM_RUNS   /* a worker runs its head */
 };
 

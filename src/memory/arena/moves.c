@@ -6,9 +6,11 @@
 #include "base/thread/clock.h"
 #include "memory/arena/arena.h"
 
-/* Moves that this thread has begun on the device that it watched last, since it began to watch it:
- * never more than the thread's moves there. Small, because threads have little room for all
- * libraries (tests/build/test_life.sh). */
+/* The device that this thread watches, the last one for which it called stillness_begin(), and how
+ * many moves the thread has begun there since then. Watching another device starts at 0 again. So
+ * the number may be too low, and was_still() then takes a move of the thread for another thread's,
+ * but never the other way round. Small, because all libraries share little room for variables of
+ * threads (tests/build/test_life.sh). */
 static _Thread_local struct {
     uint32_t device; /* its number and 1; 0: none */
     uint32_t moves;

@@ -41,7 +41,8 @@ bool heap_offer_locked(struct heap *heap, const struct heap_gives *gives);
 /* Removes them. Under the arena's `sets.lock`. */
 void heap_offer_end(struct heap *heap);
 
-/* Whether a heap's offers are those of what it gives. Under the arena's `sets.lock`. */
+/* For heap_known_contradiction_locked(): whether a heap's offers are what the last look found that
+ * it can give, or none if its pool does not help out. Under the arena's `sets.lock`. */
 bool heap_offers_agree(const struct heap *heap);
 
 /* Called after a hold of the store has ended. Takes no lock. The caller keeps the store. */

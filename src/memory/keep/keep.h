@@ -108,7 +108,7 @@ tarn_status window_let_go(struct keep *keep);
 bool window_has_old(struct keep *keep);
 /* Whether another process has made the kept pool's segment at this address. */
 bool keep_took_over(const struct store *store, uintptr_t address);
-/* Whether a reader's pool has this address; its name then. */
+/* Whether an address is in a pool that this process only reads. If so, writes the pool's name. */
 bool window_reads(uintptr_t address, char name[TARN_KEEP_NAME_BYTES]);
 /* Lets the device and its peers reach the segments, and from now on each peer that is enabled. */
 tarn_status window_enter(struct keep *keep);
@@ -203,7 +203,7 @@ struct keep_sealed {
 /* Writes all to a list with room for LAYOUT_BLOCKS, by their addresses, and returns how many there
  * are. */
 size_t keep_list(struct keep *keep, struct keep_sealed *list);
-/* Whether one has had its seal since it was listed. */
+/* Whether a block that keep_list() has listed still has the seal that it had then. */
 bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed);
 /* Drops what a save or load has left whose copies were not known to end. They have ended. */
 void keep_leave_nothing(struct keep *keep);

@@ -98,7 +98,8 @@ static struct store *next_store(struct arena *arena, const struct store *store)
     return next;
 }
 
-/* Whether no other thread has moved memory since `still`, beside the moves of passes. */
+/* Whether no other thread has moved memory since `still.since` was noted. The moves that this
+ * thread's passes have begun do not count. */
 static bool is_still(struct arena *arena)
 {
     return was_still_but(arena, &arena->moves.still.since, arena->moves.still.passes);

@@ -559,9 +559,11 @@ static void say_remedies(struct text *text, const struct facts *facts, const rem
         say(text, ".");
 }
 
-/* Fills in what is reserved, and the limit: the least of the pool's, the device's, and what may be
- * reserved now: so that leave_free_mb stays free, and without a limit on an integrated or a paged
- * device, by what that has. */
+/* Fills in what is reserved, and the limit, which is the least of these:
+ *   - the pool's limit
+ *   - the device's limit; where none is set, on an integrated or a paged device, what is reserved
+ *     and what the machine or the driver says is available
+ *   - what may be reserved so that leave_free_mb stays free */
 static void note_limit(tarn_shortage *shortage, const struct store *store)
 {
     struct arena *arena = store->arena;

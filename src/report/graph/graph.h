@@ -58,7 +58,8 @@ struct ground {
 };
 
 struct pool_facts {
-    bool held;      /* something holds it, so that its memory serves no other */
+    bool held;      /* a graph, a capture or tarn_pool_hold() holds the pool: its free memory serves
+                       no other pool */
     bool suspended; /* it has no memory */
 };
 

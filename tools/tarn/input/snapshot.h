@@ -76,7 +76,8 @@ struct snapshot_trace {
     size_t event_count;
     size_t thinned;         /* events that were left out (thin.h) */
     uint64_t thinned_bytes; /* the most of them at one time */
-    uint64_t reserved_most; /* bytes, of a trace without segments that tells it; else 0 */
+    uint64_t reserved_most; /* bytes: the most that was reserved, if the trace has no segments but
+                               says how much is reserved (profile_trace.c); otherwise 0 */
     size_t exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped,
                           which only tarn tells */
 };

@@ -690,8 +690,8 @@ void workload_measure(struct workload *workload)
             sums.active -= rounded(block->size);
         else if (op->action == WORKLOAD_TRY && sums.requested + block->size > workload->peak_tried)
             workload->peak_tried = sums.requested + block->size;
-        if (op->event == WORKLOAD_BEFORE) /* the first ones: the trace begins without what they
-                                             free */
+        /* Frees from before the trace come first. What they free does not count for the peak. */
+        if (op->event == WORKLOAD_BEFORE)
             workload->peak_requested = sums.requested;
         if (block->size == 0) {
             op->action = WORKLOAD_OTHER;

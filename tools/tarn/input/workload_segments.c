@@ -4,10 +4,13 @@
 /* From segments to what a program did.
  *
  * PyTorch gives segments back for two reasons: memory is short, or the program has called
- * empty_cache(). A trace says only that they go. Where memory is short, an out-of-memory error
- * follows at once, or a segment for which there was no room: with it more would have been reserved
- * than in all of the trace, and it is for a request that none of those that went could have served,
- * since PyTorch looks there first. All else is the program's. */
+ * empty_cache(). A trace does not say which. So a run of segments that go counts as a shortage in
+ * two cases, and otherwise as the program's call:
+ *   - an out-of-memory error follows at once
+ *   - a new segment follows at once, and both of this hold. Without the run, the new segment would
+ *     have raised reserved memory above its peak in the trace, so there was no room for it. And no
+ *     segment of the run could have served the request that the new one is for: PyTorch would have
+ *     used that segment first */
 #include "input/workload_segments.h"
 
 #include <stdlib.h>

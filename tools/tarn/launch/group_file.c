@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The file lies in memory, at a place that all processes of a user know. Behind the bytes of the
- * slots there is one that each run locks to read as long as it lasts, and whoever removes the file
- * to write: so nobody joins a file that has lost its name. Another is held while limits are
- * written. Both are tried for a while and not waited for. The programs of the group map it; what is
- * read here is a copy, whose figures may be any. */
+/* The file of a group, in /dev/shm or otherwise in /tmp, under a name that all processes of a user
+ * know.
+ *
+ * Two of its bytes are locks, beside those of the slots (run/group.h). Each run holds BYTE_HELD for
+ * reading as long as it lasts. Code that removes the file holds that byte for writing, so no run
+ * joins a file that has lost its name. BYTE_LIMITS is held while limits are written. If another
+ * process has one of the two, the code tries again for some time; it never waits for the lock.
+ *
+ * The programs of the group map the file and may write anything into it. What is read here is a
+ * copy, whose figures are not trusted. */
 #include "launch/group_file.h"
 #include "base/file.h"
 

@@ -11,10 +11,10 @@
  *
  * Placements are pushed down: each block lies at 0 or on another block. The search builds a
  * placement from below. `low` of a block is the lowest offset that it can still have. A block is a
- * candidate if no other block that it meets fits below its `low`. A candidate is placed there, or
- * refused. If it is refused, every placement with it there has been tried, so it is lifted: it must
- * lie on a block that is still to be placed, and its `low` is the lowest end that one of those can
- * have. The next candidate is one that is low and has little space to spare.
+ * candidate if no other block that it meets fits below its `low`. The search places a candidate at
+ * its `low` and tries what follows from that. After that the candidate is *lifted*: it must lie on
+ * a block that is not placed yet, so its `low` rises to the lowest end that such a block can have.
+ * The next candidate is one that is low and has little space to spare.
  *
  * Pruning. In a section the blocks to be placed lie one on another, none below its `low`. Taken by
  * rising `low`, their sum with the gaps is the least height of the section. If that is above the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn replay --what-if SPEC`: the same trace with other things.
+/* `tarn replay --what-if SPEC` replays a trace once more, with the options that SPEC changes.
  *
  *     SPEC := item {"," item}
  *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
