@@ -3,9 +3,9 @@
 
 /* Statuses and each thread's last error. A thread's text is allocated at its first error and freed
  * at its end. A thread-local array would use up the small space that the loader keeps for libraries
- * opened at run time. If the host has no memory, a short text serves. In a child of fork(), another
- * thread of the parent may have held the lock of that memory; there the text comes from mmap and is
- * never freed. */
+ * opened at run time. If the host has no memory, a short text serves until a later error gets some.
+ * In a child of fork(), another thread of the parent may have held the lock of that memory. So
+ * there a new text comes from mmap, and no text is freed, not even one from before the fork. */
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"

@@ -8,10 +8,12 @@
 
 #include <tarn/core.h>
 
-/* Sets this thread's last error. The first one allocates its text. */
+/* Sets this thread's last error. The thread's first error allocates the text, under an object
+ * pool's lock (status.c). If there is no memory, a short text serves, and the next error tries
+ * again. */
 void error_set(tarn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
-/* Prepends "text: " to this thread's last error. */
+/* The same, but puts "text: " in front of this thread's last error, which may be empty. */
 void error_within(tarn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
