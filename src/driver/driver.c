@@ -45,7 +45,8 @@ static tarn_status probe_cuda(union found *found, char *why, size_t size)
     return cuda_probe(&found->cuda, why, size);
 }
 
-/* The functions of run/kept.c, if the library is the shim. */
+/* Looks up the functions of run/kept.c in a vendor's driver. All are NULL unless it has all of
+ * them: then it is the shim. */
 static void find_counting(const struct loaded *library)
 {
     struct driver_counting *found = &driver_counting;
@@ -200,6 +201,7 @@ void driver_finish(void)
     if (atomic_load(&chosen)) {
         driver->finish();
         driver = NULL;
+        driver_counting = (struct driver_counting){NULL, NULL, NULL};
         atomic_store(&chosen, false);
     }
     mutex_unlock(&choice_lock);

@@ -363,8 +363,10 @@ void driver_finish(void);
 void driver_uuid_print(struct driver_identity *identity, const char *prefix,
                        const unsigned char bytes[16]);
 
-/* What tarn reports to `tarn run`, whose hooks do not see that memory becomes this process's. NULL
- * functions: the process does not run under it. Set with `driver`. */
+/* What tarn reports to `tarn run`, whose hooks do not see that memory becomes this process's. All
+ * functions are NULL if the process does not run under it, or its shim lacks one of them. The
+ * choice of a vendor's driver sets them, under `choice_lock`, before it sets `driver`;
+ * driver_finish() sets them to NULL. Kept pools read them without a lock. */
 struct driver_counting {
     /* An imported piece is this process's now. False: it was not counted. */
     bool (*takes_over)(int device, driver_piece piece, uint64_t size);

@@ -177,6 +177,21 @@ static void the_driver_is_chosen_by_name(void **state)
     assert_string_equal(driver_reason(), "host: asked for");
 }
 
+static int slot(void)
+{
+    return 3;
+}
+
+static void what_one_driver_counts_ends_with_it(void **state)
+{
+    (void)state;
+    assert_ok(driver_init());
+    driver_counting = (struct driver_counting){.slot = slot}; /* as under `tarn run` */
+    driver_finish();
+    assert_ok(driver_init());
+    assert_null(driver_counting.slot);
+}
+
 static void configure_comes_before_the_environment_and_before_use(void **state)
 {
     (void)state;
@@ -253,6 +268,7 @@ int main(void)
         TEST(malformed_variables_are_named_with_their_value),
         TEST(peers_reach_each_other_unless_told_otherwise),
         TEST(the_driver_is_chosen_by_name),
+        TEST(what_one_driver_counts_ends_with_it),
         TEST(configure_comes_before_the_environment_and_before_use),
         TEST(configure_refuses_impossible_devices),
         TEST(kinds_of_calls_have_names),
