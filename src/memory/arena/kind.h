@@ -13,7 +13,8 @@ enum store_kind {
     KIND_REGISTRABLE, /* as KIND_VIRTUAL, but each run is one piece that one registration covers
                          (registrable.h) */
     KIND_PLAIN,       /* segments from the driver or from a caller's allocator (segment.h) */
-    KIND_UNCACHED,    /* segments from the driver, each for one block (tarn_caching_set(false)) */
+    KIND_UNCACHED,    /* segments from the driver, each for one block (tarn_caching_set(false)).
+                         Only the arena's store `uncached` has this kind or the next one */
     KIND_DRIVERS,     /* segments from the driver's own stream-ordered pool
                          (backend:cudaMallocAsync) */
     STORE_KINDS
@@ -22,7 +23,8 @@ enum store_kind {
 /* Flags of one store. The store's kind says which flags are allowed. */
 enum store_flag {
     STORE_OF_POOL = 1,  /* the store is the first member of a private pool (pool.h) */
-    STORE_REMAPS = 2,   /* memory that is free in stream order may be mapped at a second address */
+    STORE_REMAPS = 2,   /* memory that is free in stream order may be mapped at a second address:
+                           the device has `alias`, and the pool is not `no_remap` */
     STORE_NO_SPLIT = 4, /* a segment serves one block only */
     STORE_NO_SLABS = 8, /* small blocks have their own spans too */
     STORE_KEPT = 16,    /* the memory outlives the process; the allocator is tarn's (keep.h) */
@@ -50,11 +52,13 @@ struct store_traits {
     bool ordered;   /* the driver frees a segment in order, after the work of the stream it was
                        allocated for */
     bool fixed;     /* where a block is placed depends only on the store's requests, so that it is
-                       the same on every rank */
+                       the same on every rank. So idle memory does not go back by itself; that of
+                       other stores with pieces does (store_idle_release()) */
 
     bool plans;    /* its heaps may follow a plan (plan.h) */
     bool compacts; /* pieces with live blocks may be exchanged for smaller ones (compact.h) */
-    bool suspends; /* the memory may leave while the addresses stay (suspend.c) */
+    bool suspends; /* the memory may leave while the addresses stay (suspend.c). That of STORE_KEPT
+                      may too, and that of a default pool never */
     enum store_exports exports;
 };
 
