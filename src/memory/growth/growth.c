@@ -32,9 +32,10 @@
 /* A heap moves memory within itself only while more than a part of the device's reserved memory is
  * free in the heap: less is not worth the driver calls. The part is 1/SLACK_PART until the heap has
  * moved MOVED_MOST times the memory that it gained in other ways. It is DEARER times as large until
- * the heap has moved DEARER times as much, and so on, up to 1/SLACK_MOST. After that the heap
- * creates memory, unless no more can be created. So moving ends, however long the program runs.
- * Loans of other streams end with the first of these bounds. */
+ * the heap has moved DEARER times as much, and so on, up to 1/SLACK_MOST: 1/64 until 3 times, 1/16
+ * until 12 times, 1/4 until 48 times. After that the heap moves nothing. So moving ends, however
+ * long the program runs. Loans of other streams' heaps end with the first of these bounds, at 3
+ * times. The bounds do not hold in the second attempt of a growth, nor while a plan is in force. */
 #define MOVED_MOST 3
 #define SLACK_PART 64
 #define SLACK_MOST 4
@@ -412,8 +413,8 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     return TARN_OK;
 }
 
-/* Chooses addresses and pieces. In the second attempt a piece may be larger than the zone otherwise
- * allows, and created memory is not rounded up. */
+/* Chooses addresses and pieces. In the second attempt the small zone may take pieces of any size,
+ * and created memory is not rounded up. */
 static tarn_status growth_plan_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
@@ -713,8 +714,11 @@ static void growth_finish(struct growth *growth)
     ghost_destroy(growth->ghost);
 }
 
-/* Two attempts: the second one takes and moves whatever there is, and creates no more than is
- * missing. */
+/* Two attempts. The second one is made only after TARN_ERROR_OUT_OF_MEMORY, when the device or a
+ * limit has no room, or no addresses are free. It moves memory within the heap and takes loans of
+ * any size, whatever the bounds above say; with throw_on_cudamalloc_oom it takes none. It creates
+ * no more than is missing. If that fails, it releases unmapped pieces of the store once, to make
+ * room. */
 static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t size,
                                size_t alignment, struct span **span)
 {

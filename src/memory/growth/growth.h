@@ -19,7 +19,8 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
 
 /* For a heap that follows a plan: maps a hole of its reservation (heap/following.h). `start` and
  * `size` are whole granules. It takes unmapped pieces of the store, and creates others of about
- * `largest` bytes at most. TARN_ERROR_OUT_OF_MEMORY also if another thread has mapped the hole. */
+ * `largest` bytes at most. All of it counts as created (growth_count_locked()).
+ * TARN_ERROR_OUT_OF_MEMORY also if another thread has mapped the hole. */
 tarn_status heap_grow_hole(struct heap *heap, uintptr_t start, size_t size, size_t largest);
 
 /* Adds a growth to the figures in `heap->growths`, by where its bytes come from: `created` by the

@@ -16,9 +16,10 @@ struct growths {
     size_t moved;     /* bytes that growths moved within the heap, or borrowed from heaps of other
                          streams */
     size_t returned;  /* bytes of the large zone's blocks that were freed */
-    size_t lent;      /* bytes that other heaps took from this one since its last growth that added
-                         memory */
-    unsigned regrets; /* growths that added memory while `lent` was not 0, at most REGRETS_MOST */
+    size_t lent;      /* bytes that other heaps took from this one since its last growth that did
+                         more than move memory within the heap */
+    unsigned regrets; /* such growths while `lent` was not 0, at most REGRETS_MOST: they created
+                         memory, took unmapped pieces or borrowed */
     bool saves;       /* large blocks too go where they hold fewer pieces in place; each growth
                          decides */
 };
