@@ -227,8 +227,12 @@ static bool take_idle(const struct climb *climb)
            ranges_relieve(climb->heap->arena, climb->size, climb->until);
 }
 
-/* If other threads have moved memory meanwhile: searches again while no thread moves memory. Memory
- * that is being moved is in no heap, so earlier steps may have missed it. */
+/* Searches again while no thread moves memory: memory that is being moved is in no heap, so earlier
+ * steps may have missed it. Repeats steps 1 and 3, and with `takes_from_others` first that part of
+ * step 6 which takes from heaps, with the empty slabs of their caches. Does nothing if no other
+ * thread has moved memory since the climb began or last waited. For a pool with an allocator it
+ * only grows once more, not alone. A bounded request that does not get `moving` in time ends with
+ * TARN_ERROR_NOT_READY. */
 static enum outcome search_alone(struct climb *climb, bool takes_from_others)
 {
     struct heap *heap = climb->heap;
@@ -248,8 +252,8 @@ static enum outcome search_alone(struct climb *climb, bool takes_from_others)
     return searched(climb, status);
 }
 
-/* Step 6: idle memory of other heaps. Fails if the settings demand that a request above a limit
- * fails before that. */
+/* Step 6: idle memory of other heaps. If the settings demand that a request above a limit fails, it
+ * fails here, after a search alone that takes nothing from other heaps. */
 static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size)) {

@@ -3,9 +3,10 @@
 
 /* Gives idle memory back by itself. Owns the thread that does it. The thread goes the way of a trim
  * (trim.c), for memory that has rested (heap/idle/rest.h): it queries events, unmaps and releases.
- * It records no mark and waits for nothing. So where another thread moves memory, or a capture is
- * known, it comes back later. A mark that it would need is recorded by the program's next public
- * call on memory. One request of each thread leaves the fast path for that. */
+ * It records no mark (marks_bar()) and waits for nothing. So where another thread moves memory, or
+ * a capture is known, it comes back later. A mark that it would need is recorded by a thread of the
+ * program: by its next public call on memory, or its next request, which leaves the fast path for
+ * that. */
 #include "memory/pressure/release.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -189,7 +190,7 @@ static void pass_over_all(struct pass *pass)
     }
 }
 
-/* Learns anew which time of a pool is the shortest. */
+/* Also finds the shortest `idle_release` of all pools, for the time of the next pass. */
 void release_pass(uint64_t now)
 {
     struct pass pass = {.now = now, .is_whole = true};
@@ -220,7 +221,10 @@ static bool record_marks(void)
     return all;
 }
 
-/* A thread looks once for each pass, since only other threads can record some marks. */
+/* Does nothing in a `mapped` or `unmapping` callback, while a known capture is open anywhere, while
+ * another thread records, and if this thread has recorded since the last pass that wanted marks.
+ * What this thread cannot record is left to the next one: the mark of a heap whose stream is
+ * another thread's default stream, and those of ranges if `moving` cannot be shared at once. */
 void release_mark(void)
 {
     struct error_before before;

@@ -19,7 +19,8 @@ void release_end(void);
  * nothing. */
 void release_pass(uint64_t now);
 
-/* Records the marks that a pass wanted, in a thread of the program. No lock held. */
+/* Records the marks that a pass wanted, in a thread of the program, or leaves that to another
+ * thread. No lock held. */
 void release_mark(void);
 
 #endif

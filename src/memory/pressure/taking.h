@@ -8,8 +8,8 @@
 
 #include "memory/heap/heap.h"
 
-/* These take nothing if another thread moves memory alone until after `until`
- * (base/thread/clock.h). */
+/* The functions with `until` (base/thread/clock.h) take nothing if another thread moves memory
+ * alone for longer. */
 
 /* Takes what streams and pools have left behind, which is used before new memory is created. The
  * default pool's store takes all of it; any other store, which would keep it from others, only

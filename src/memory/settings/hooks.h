@@ -158,7 +158,9 @@ struct announcer {
 /* NULL: none. Set before the first use of memory, and read without a lock. */
 extern const struct announcer *announcer;
 
-/* Memory that would go back by itself needs marks: the next public call on memory records them. */
+/* Memory that would go back by itself needs marks: the next public call on memory records them. A
+ * pass that sets it calls process_changed(), so that each thread's next request leaves its fast
+ * path and is such a call too. */
 extern atomic_bool memory_wants_marks;
 
 /* Begins every public call on memory. Afterwards the device layer is ready and calls the memory

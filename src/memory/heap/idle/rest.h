@@ -6,9 +6,10 @@
  *
  * The number of a free span's batch is its stamp. A look at a heap opens the next batch, without a
  * mark: the later mark covers the batches before its own too. So at the next look, what is in a
- * batch up to that of the last look was free all the time in between: it has *rested*. A span that
- * was joined to one that was freed meanwhile has not, and none that the heap has grown by since.
- * Stamps cost nothing on any path of the program, since a free notes its batch anyway. */
+ * batch up to that of the last look was free all the time in between: it has *rested*. A free span
+ * that was joined to one freed since the last look has not rested, and neither has memory that the
+ * heap has grown by since then. Stamps cost nothing on any path of the program, since a free notes
+ * its batch anyway. */
 #ifndef TARN_MEMORY_REST_H
 #define TARN_MEMORY_REST_H
 
@@ -37,7 +38,7 @@ void heap_rest_grown_locked(struct heap *heap, uintptr_t start, size_t size);
  * `wants_mark`. */
 bool heap_rest_wants_mark_locked(struct heap *heap, uint64_t rested);
 /* Records the marks that were noted. Takes the heap's lock. False: the marks are still to be
- * recorded, because the stream belongs to another thread. */
+ * recorded, because the stream is another thread's default stream (stream_is_foreign()). */
 bool heap_rest_mark(struct heap *heap);
 
 #endif
