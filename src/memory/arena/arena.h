@@ -271,7 +271,8 @@ struct arena {
     struct arena_heaps heaps; /* all of them, */
     struct arena_sets sets;   /* and by what they have */
     /* For each arena of the plan: the heap that follows it, or the heap that tried to and got no
-     * memory. */
+     * addresses or no host memory for that. Such a heap follows nothing, and tries no other arena.
+     * plan_end_locked() takes the heap out; NULL: no heap has the arena. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
 

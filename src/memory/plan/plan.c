@@ -142,8 +142,8 @@ static bool may_be_pool(const struct heap *heap, uint32_t pool)
 }
 
 /* Chooses the arena that a heap follows by the size of its request: the first arena that begins
- * with this size, otherwise the first one with this size near its beginning. NULL if no arena is
- * free, or the heap follows one. */
+ * with this size, otherwise the first one with this size near its beginning. NULL if no such arena
+ * is free, or the heap has one, even if it does not follow it (`planned`). */
 static const struct plan *arena_for(const struct heap *heap, size_t size, unsigned *number)
 {
     const struct plan *best = NULL, *plan = atomic_load_explicit(&plan_now, memory_order_acquire);

@@ -15,7 +15,8 @@
  * heap like any other; the plan only says where a request is best put. A place is used only if it
  * is free, so nothing depends on the program doing what the plan says.
  *
- * Everything is under the heap's lock. Heaps share nothing of a plan. */
+ * Everything is under the heap's lock, except `planned` (arena/arena.h), the list of which heap has
+ * which arena. */
 #ifndef TARN_MEMORY_PLAN_H
 #define TARN_MEMORY_PLAN_H
 
@@ -32,7 +33,8 @@ static inline bool plan_may_begin(const struct heap *heap, size_t size)
 }
 
 /* Makes the heap follow such an arena. Does nothing if another heap was faster. If there are no
- * addresses for it, only writes that to the log. The caller holds no lock. */
+ * addresses or no host memory for it, writes that to the log: then the arena stays the heap's, and
+ * nobody follows it. The caller holds no lock. */
 void plan_begin(struct heap *heap, const struct request *request);
 
 /* Takes a span for a request of a heap that follows a plan: at the place that the plan has for it.
@@ -43,9 +45,10 @@ void plan_begin(struct heap *heap, const struct request *request);
 tarn_status plan_serve_relocking(struct heap *heap, const struct request *request,
                                  struct span **span);
 
-/* Ends following, because the heap's stream is retired, its pool left behind, or all its memory
- * given up. Another heap may then follow the arena. Blocks in the reservation stay, and its holes
- * are unclaimed. The heap may park blocks again, unless it is left behind. */
+/* Called when the heap's stream is retired, its pool is left behind, or all its memory is given up.
+ * The heap no longer has an arena of the plan, whether or not it followed one, and another heap may
+ * follow that. Blocks in the reservation stay, and its holes are unclaimed. The heap may park
+ * blocks again, unless it is left behind. */
 void plan_end_locked(struct heap *heap);
 
 /* For tests: how many requests of the process went to their place in the plan, to free room of the
