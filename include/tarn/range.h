@@ -8,10 +8,10 @@
  * embedding tables, and the arenas of other runtimes. The memory belongs to a pool, which counts it
  * as reserved, limits it, and may give decommitted pages back when memory is short.
  *
- * Order. A decommit makes no driver call: the page stays mapped. A commit of the page on the same
- * stream has it back at once. On another stream it waits, by an event, for the work that was queued
- * before the decommit, unless that work has ended. A page serves other addresses when its work has
- * ended; on the same stream before that too, mapped a second time, where the driver can do that
+ * Order. A decommit does not unmap: the page stays mapped. A commit of the page on the same stream
+ * has it back at once. On another stream it waits, by an event, for the work that was queued before
+ * the decommit, unless that work has ended. A page serves other addresses when its work has ended;
+ * on the same stream before that too, mapped a second time, where the driver can do that
  * (tarn_device_properties) and the pool allows it (`no_remap`).
  *
  * Addresses of a range are not blocks: tarn_free(), tarn_record_stream(), tarn_anchor(),
@@ -84,11 +84,15 @@ TARN_API tarn_status tarn_range_create(const tarn_range_options *options, size_t
 TARN_API tarn_status tarn_range_commit(tarn_range *range, size_t offset, size_t bytes,
                                        tarn_stream stream);
 
-/* Takes committed pages back, when the work that was queued on `stream` until now has ended. Needs
- * no driver call for that, but asks the driver whether the stream captures while any known capture
- * is open. Debug mode of blocks (TARN_DEBUG) unmaps a page as soon as it is idle, so that late work
- * faults. Work of other streams on the pages must come before that work: let `stream` wait for it.
- * All pages are decommitted, or on failure none.
+/* Takes committed pages back, when the work that was queued on `stream` until now has ended. Work
+ * of other streams on the pages must come before that work: let `stream` wait for it. All pages are
+ * decommitted, or on failure none.
+ *
+ * The call needs the driver only in these cases. While any known capture is open, it asks whether
+ * `stream` captures. If idle memory is to go back by itself (idle_release in pool.h), it may
+ * record events that such memory waits for. With redzone, poison, quarantine, sites, check or leaks
+ * in TARN_DEBUG, pages are unmapped as soon as they are idle, so that late work faults. With
+ * context there, it asks for the current device.
  *   TARN_ERROR_INVALID_ARGUMENT   a page is not committed
  *   TARN_ERROR_INVALID_STREAM     as for tarn_range_commit()
  *   TARN_ERROR_CAPTURE            the stream captures: decommit when the capture has ended. An

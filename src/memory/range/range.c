@@ -59,7 +59,7 @@ static tarn_status begin(struct tarn_range *range, size_t offset, size_t bytes, 
     return status;
 }
 
-/* The owners of memory, for a driver that checks. */
+/* Tells a driver that checks, such as the host device, who owns the memory. */
 static void watch(const struct call *call, bool committed)
 {
     const struct tarn_range *range = call->range;
@@ -95,8 +95,9 @@ static void note_some(const struct tarn_range *range, size_t page)
 
 /* Commit --------------------------------------------------------------------------------------- */
 
-/* Commits pages that are decommitted on the stream. False if one of them is not; then none is
- * committed. */
+/* Commits pages that are decommitted on the stream. False if one of them is not: then the pages
+ * before it are decommitted once more. Only their word differs afterwards, by its number: `owner`,
+ * `epoch` and `before` are still those of the last real decommit. */
 static bool commit_quickly(const struct call *call)
 {
     uint64_t owner = owner_of(call->stream);

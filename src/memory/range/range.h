@@ -37,7 +37,8 @@ enum page_state {
 
 #define PAGE_STATE_BITS 3
 
-/* A word is a state, and above it the number of the page's last decommit. */
+/* A word is a state, and above it the page's turn: the count of its decommits, and of the commits
+ * that were undone. */
 static inline enum page_state word_state(uint64_t word)
 {
     return (enum page_state)(word & ((1u << PAGE_STATE_BITS) - 1));
@@ -64,7 +65,8 @@ struct page {
     atomic_uint_fast64_t epoch;
     atomic_uint holds;
 
-    _Alignas(CACHE_LINE) struct piece *piece; /* `mapping` too: mapped here, or NULL */
+    _Alignas(CACHE_LINE) struct piece *piece; /* mapped here; NULL: none. Its changes also need
+                                                 `mapping` */
     uint64_t before;                          /* its word before it was taken */
     struct page *link;                        /* the next page in a list; or the page from which
                                                  the piece was mapped here a second time */
@@ -197,7 +199,7 @@ bool range_has(uintptr_t address);
 /* The page around an address, at this moment. */
 struct range_look {
     uint64_t number; /* of its range */
-    uint64_t turn;   /* how often it was decommitted */
+    uint64_t turn;   /* as in its word */
     uintptr_t end;
     bool committed, mapped;
     int device;
