@@ -26,14 +26,15 @@
  * TARN_ERROR_NOT_SUPPORTED, a sleep passes over it, and limits and statistics do not count what it
  * maps.
  *
- * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and
- * trims treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free
- * memory back, and everything else stays with the owner, in place. Without `save` the owner drops
- * the memory, and the seals go; the resume makes new memory at the same addresses. A release of its
- * last reference gives the memory back and makes the owner forget the pool. So does
- * tarn_shutdown() if the pool has no live blocks; otherwise it does not, nor does the end of the
- * process. A reset of the GPU and a reboot lose everything. Whoever may connect
- * to the owner's socket, which is its user's alone, can read and change the memory.
+ * A kept pool is a private pool (pool.h) of plain segments: limits, statistics, snapshots and trims
+ * treat it as such. Its blocks cannot be exported. A suspend with `save` gives its free memory
+ * back, and everything else stays with the owner, in place. Without `save` the owner drops the
+ * memory, and the seals go; the resume makes new memory at the same addresses. If the driver
+ * refuses to unmap a segment, this one and those not yet given up keep their memory until the
+ * resume. A release of its last reference gives the memory back and makes the owner forget the
+ * pool. So does tarn_shutdown() if the pool has no live blocks; otherwise it does not, nor does the
+ * end of the process. A reset of the GPU and a reboot lose everything. Whoever may connect to the
+ * owner's socket, which is its user's alone, can read and change the memory.
  *
  * All functions are thread-safe. All except tarn_pool_keep(), tarn_pool_save() and
  * tarn_pool_load() may be called during a capture. Every function may also return
@@ -136,8 +137,10 @@ typedef struct tarn_sealed_block {
  *   TARN_ERROR_BUSY              of a reader: the block may lie where this process still has memory
  *                                that the pool has given up; tarn_pool_trim() lets it go
  *   TARN_ERROR_SYSTEM, TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST
- *                                of a reader: the pool has grown, and the owner cannot be asked, or
- *                                what it gave cannot be mapped */
+ *                                of a reader: the pool has grown and a block was sealed since its
+ *                                last find, and the owner cannot be asked, or what it gave cannot
+ *                                be mapped. Then blocks that were found before are not found
+ *                                either */
 TARN_API tarn_status tarn_pool_block_find(tarn_pool *pool, const char *name,
                                           tarn_sealed_block *block);
 

@@ -247,9 +247,10 @@ TARN_API tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *bloc
  * bytes are 0.
  *
  * On failure the pool keeps running with its contents, with two exceptions, which
- * tarn_pool_info_get() reports. If the driver refused to undo or to release, the pool is suspended.
- * If copies were begun and the driver does not say whether they have ended, the pool is partly
- * suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
+ * tarn_pool_info_get() reports. If the driver refused to undo or to release, or to unmap memory of
+ * a kept pool (keep.h), the pool is suspended, and some of its memory may stay in place until
+ * tarn_pool_resume(). If copies were begun and the driver does not say whether they have ended, the
+ * pool is partly suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
  *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments, and is no kept pool (keep.h)
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending
  *                                   or resuming it

@@ -64,7 +64,8 @@ struct keep {
     bool silent;        /* it did not answer in time */
     bool closed;        /* it closed the connection */
     unsigned looks;     /* a reader's: how often it has asked the owner for the segments */
-    uint64_t looked_at; /* `segments` of the layout before the last time; UINT64_MAX: ask again */
+    uint64_t looked_at; /* a reader's: what `segments` of the layout was when it last asked;
+                           UINT64_MAX: ask again */
 
     struct keep_files files;
 
@@ -118,7 +119,8 @@ void window_abandon(struct keep *keep);
 /* Keeps a pool that has ended, and of which something stays; takes all these, by `next`. */
 void window_leave(struct keep *keep);
 struct keep *window_left(void);
-/* Releases what the driver has refused to release, of the pools that go on. */
+/* Tries to release again what the driver has refused to release, of the pools that go on. Each
+ * tarn_pool_keep() and each trim of a device does that. */
 void windows_release_stuck(void);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
@@ -174,7 +176,9 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
 /* Gives a segment back. On failure all of it stays, for another attempt. */
 tarn_status keep_give_back(const struct store *store, uintptr_t address, size_t size);
 /* Gives the memory of a segment of a suspended pool to the driver: the owner has no file of it
- * afterwards. The addresses stay. On failure it has its memory. */
+ * afterwards. The addresses stay. If the driver refuses to unmap, the segment keeps its memory, and
+ * that failure is returned. If the driver refuses to release, the piece is `stuck` and TARN_OK is
+ * returned: the segment has no memory. windows_release_stuck() and keep_occupy() try again. */
 tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t size);
 /* Makes memory for these addresses again, and hands it to the owner. On failure they have none. */
 tarn_status keep_occupy(const struct store *store, uintptr_t address, size_t size);

@@ -36,7 +36,8 @@ struct layout {
     uint64_t size;            /* bytes of these addresses */
     _Atomic uint64_t used;    /* blocks from here on were never sealed, or the
                               pool was dropped */
-    _Atomic uint64_t changes; /* goes up after each seal, and each end of one */
+    _Atomic uint64_t changes; /* goes up after each seal, and each end of one, but not with a new
+                              segment */
     _Atomic uint64_t segments; /* the highest number of a segment that the owner has or had */
     uint64_t unused;
     struct layout_block blocks[LAYOUT_BLOCKS];

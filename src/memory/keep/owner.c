@@ -2,10 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What a process says to the owner of its kept pools, in calls that cannot be cancelled. Owns the
- * connection of each pool. Nothing
- * that an owner answers is trusted: what does not fit the request ends the connection, and its
- * files are closed. An owner that does not answer in time counts as gone, since a late answer would
- * be taken for that of another request. */
+ * connection of each pool. No answer of an owner is trusted: one that does not fit the request ends
+ * the connection, and its files are closed. An owner that does not answer in time counts as gone,
+ * since a late answer would be taken for that of another request. */
 #include "base/file.h"
 #include "base/status.h"
 #include "memory/keep/keep.h"

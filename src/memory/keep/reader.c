@@ -84,8 +84,10 @@ static tarn_status follow(struct keep *keep, const struct sealed *sealed)
     return TARN_OK;
 }
 
-/* Updates the reader's records (reader.h). Without seals it needs no segments, and the owner is not
- * asked: the pool may have ended. */
+/* Updates the reader's records (reader.h). The owner is asked only if a block is sealed that has no
+ * record, and the pool has got a segment since the owner was last asked. Without an owner that
+ * fails, and `read` stays: so finds of blocks that have records fail too, until an owner answers or
+ * a change leaves no such block. Otherwise no owner is needed: the pool may have ended. */
 static tarn_status look_locked(struct keep *keep)
 {
     struct sealed sealed = {0};
@@ -166,7 +168,9 @@ tarn_status keep_refuse_pointer(uintptr_t address)
                   (void *)address, name);
 }
 
-/* After a look, a change that came meanwhile is none that it has to see. */
+/* Sees what was sealed when it began, and so looks at most once: later changes are for the next
+ * find. If nothing has changed since the last look, it takes `lock` alone, even if the pool has
+ * grown. */
 tarn_status reader_find(struct keep *keep, const char *name, tarn_sealed_block *found)
 {
     for (bool looked = false;; looked = true) {

@@ -660,7 +660,8 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
     return status;
 }
 
-/* A kill before the owner has answered leaves it a segment without sealed blocks. */
+/* If the process is killed before the owner has answered, the owner still has the segment, in which
+ * no block is sealed. */
 tarn_status keep_vacate(const struct store *store, uintptr_t address, size_t size)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

@@ -123,11 +123,13 @@ void pool_sleep_cancel(struct pool *pool);
 tarn_status pool_sleep_unmap(struct pool *pool, bool *waited);
 tarn_status pool_sleep_put_back(struct pool *pool);
 tarn_status pool_sleep_release(struct pool *pool);
-/* Whether it can be suspended. */
+/* Whether the pool's kind allows a suspend. */
 static inline bool pool_suspends(const struct pool *pool)
 {
     return pool->store.kind.suspends || store_has(&pool->store, STORE_KEPT);
 }
+/* After a step of a sleep has failed: whether the pool is suspended in part. Then it is no longer
+ * prepared, and only a resume ends that. */
 static inline bool pool_sleep_is_in_part(struct pool *pool)
 {
     int state = atomic_load(&pool->state);

@@ -509,8 +509,10 @@ static tarn_status get_ready(struct pool *pool, bool save, bool *waited)
     return !status && save && !is_kept(&pool->store) ? save_contents(pool) : status;
 }
 
-/* Suspends a kept pool whose work has ended. With `save` its memory stays with the owner; without,
- * the pool gives up its seals and its memory. */
+/* Suspends a kept pool whose work has ended. With `save` its memory stays with the owner. Without,
+ * the pool gives up all seals, and then segment by segment, up to the first that the driver refuses
+ * to unmap. That one and those not yet given up keep their memory and count as reserved; the pool
+ * is TARN_POOL_DISCARDED all the same, in part. */
 static struct change suspended_kept(struct pool *pool, bool save)
 {
     struct taken *none = NULL;
