@@ -104,9 +104,6 @@ static inline void peaks_raise(struct counters *counters, int class)
 
 /* Parts ---------------------------------------------------------------------------------------- */
 
-#define LOST_MOST 4   /* a part becomes apart after so many early closes in a row */
-#define LOST_EARLY 64 /* fewer blocks taken than this: the part was closed early */
-
 #define UNBOUNDED ((struct tally){INT64_MAX / 2, INT64_MAX / 2, INT64_MAX / 2})
 
 static const struct tally nothing[2];
@@ -180,8 +177,9 @@ static void part_end_locked(struct counters *root, struct counters_part *part)
     part->counters = NULL;
 }
 
-/* Call before more is counted in a set: closes the device's exact part, whose bound would be wrong.
- * Not if it is `part`, which the caller has taken up; that may be NULL. */
+/* Call before more live blocks are counted in a set: closes the device's exact part, whose bound
+ * would be wrong. Not if it is `part`, which the caller takes up. NULL: the caller takes up none,
+ * and `lost` of the exact part stays as it is. */
 static void exact_end_locked(struct counters *root, const struct counters_part *part)
 {
     struct counters_part *exact = root->exact;
@@ -190,7 +188,7 @@ static void exact_end_locked(struct counters *root, const struct counters_part *
     counters_part_lock(exact);
     part_publish_locked(exact);
     if (part && !pthread_equal(exact->thread, pthread_self()))
-        exact->lost = exact->counted < LOST_EARLY ? exact->lost + 1 : 0;
+        exact->lost = exact->counted < COUNTERS_LOST_EARLY ? exact->lost + 1 : 0;
     part_end_locked(root, exact);
     counters_part_unlock(exact);
 }
@@ -309,7 +307,7 @@ static void part_open_locked(struct counters *root, struct counters *counters,
         part->next = root->open;
         root->open = part;
     }
-    bool apart = part->lost >= LOST_MOST;
+    bool apart = part->lost >= COUNTERS_LOST_MOST;
     if (apart && part->state == COUNTERS_APART)
         return;
     if (part->state == COUNTERS_APART) { /* it becomes exact */
@@ -337,7 +335,7 @@ void counters_return(struct counters *root, struct counters_part *part, struct c
 
 void counters_part_compete(struct counters_part *part)
 {
-    part->lost = LOST_MOST;
+    part->lost = COUNTERS_LOST_MOST;
 }
 
 void counters_part_close(struct counters_part *part)

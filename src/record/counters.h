@@ -39,14 +39,21 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
  *
  *    closed  counts nothing: each block is counted in the set. The state at first.
  *    exact   one part per device. It counts only blocks that cannot raise a peak; others are
- *            counted in the set. Code that counts more in the set closes it first. So peaks are the
- *            same as without parts.
+ *            counted in the set. Code that counts more live blocks in the set, or reads it, closes
+ *            it first. So peaks are the same as without parts.
  *    apart   for a heap that competes with other threads: other threads closed the part again and
  *            again soon after it was opened. It counts up to COUNTERS_APART_* before it publishes,
  *            so a peak may be wrong by that much per part. It becomes exact when its
- *            thread was the last that took up a part of the device. A reset of peaks or sums, and a
- *            change of max_split_size, close it and set `lost` to 0. A part of
+ *            thread was the last that took up a part of the device. A part of
  *            counters_part_compete() begins apart.
+ *
+ * `lost` counts how often in a row an exact part was closed early: by another thread that took up a
+ * part of its own, before this one had counted COUNTERS_LOST_EARLY blocks. If that thread comes
+ * later, `lost` becomes 0. A part with COUNTERS_LOST_MOST opens apart.
+ *
+ * A reset of peaks or sums, and a change of max_split_size in any set, close all parts of the
+ * device; `lost` of those that were apart becomes 0. All other closes leave `lost`. While a set has
+ * a limit by max_split_size, its parts stay closed; a limit of the device's set bars all parts.
  *
  * Parts that are not closed are in their device's list. Code that reads a set first publishes all
  * of them. */
@@ -66,14 +73,15 @@ struct counters_part {
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* exact: blocks taken since it was opened, without those in
                                    `taken` */
-    unsigned lost;              /* how often in a row another thread closed it before it had counted
-                                   LOST_EARLY blocks */
+    unsigned lost;              /* early closes in a row; see above */
     pthread_t thread;           /* not closed: the thread that last opened it or took it up */
     struct counters *counters;  /* the set it belongs to; NULL: closed */
     struct counters_part *next; /* in the device's list of parts that are not closed; the set's
                                    lock */
 };
 
+#define COUNTERS_LOST_MOST 4
+#define COUNTERS_LOST_EARLY 64
 #define COUNTERS_APART_SMALL ((int64_t)8 << 20)   /* bytes, of the small class */
 #define COUNTERS_APART_LARGE ((int64_t)128 << 20) /* bytes, of the large class */
 #define COUNTERS_APART_BLOCKS ((int64_t)1024)     /* of each class */
