@@ -87,7 +87,9 @@ struct book_holder {
  *
  * Peaks are exact if one thread allocates. Otherwise they are low or high by at most what the desks
  * of the other threads have, 1 MiB each. If a process is killed while a desk is emptied, that
- * desk's figures may be counted twice. */
+ * desk's figures may be counted twice: `made`, `made_bytes` and `live` of the account or the
+ * holder, `blocks`, `used` unless `exact` is set, and the peaks that a reader computes from
+ * these. */
 struct book_desk {
     _Atomic uint32_t taken;
     _Atomic uint32_t account; /* book_account_number() + 1; 0: none */
@@ -107,8 +109,8 @@ struct book_device {
     char address[32]; /* on the PCI bus, in NVML's form; empty: not known */
     char name[96];
     uint64_t total;              /* bytes, as the driver reports it */
-    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. The process writes it, again
-                                    whenever the limits of its group change */
+    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. The process writes it, again if
+                                    group_limits() finds other limits in its group */
     _Atomic uint64_t used, peak; /* bytes, of kinds that take memory of the device */
     /* bytes of `used` in imported pieces of kept pools, which NVML counts for no process */
     _Atomic uint64_t taken_over;
@@ -142,10 +144,11 @@ struct book {
     char group[64];    /* the name of the group whose limits the process shares; empty: none */
     char command[128];
     uint32_t devices;
-    /* nonzero: each call updates `used` of its device at once, for a limit, a group or pools; desks
-     * do not count towards it */
+    /* nonzero: the process began with a limit, in a group or with pools. Each call updates `used`
+     * and its peak at once, and what desks have does not belong to them; accounts, holders and
+     * `blocks` still wait for the desks. Constant, also if the limits go later */
     uint32_t exact;
-    _Atomic uint32_t limited; /* some device may have a limit */
+    _Atomic uint32_t limited; /* a device has or had a limit: set once, never cleared */
     uint32_t watched;         /* the book is a file that `tarn run` reads */
     _Atomic uint32_t libraries, sites;
     /* requests for entry points of versions that are newer than the shim knows */
@@ -157,7 +160,8 @@ struct book {
     _Atomic uint64_t stack_words; /* words of 4 bytes in the file of stacks */
     _Atomic uint32_t ended;       /* the process went through exit() */
     char unhooked_name[64];       /* name of the first one; complete before `unhooked` is 1 */
-    /* the beginning of the first limit's device name that fits no device; empty: none */
+    /* the beginning of the first limit's device name that fits no device; empty: none. Constant
+     * after the start, also if the limits change */
     char limit_unmet[48];
     uint64_t pool; /* bytes of the largest block that is pooled; 0: nothing is pooled */
     _Atomic uint32_t pool_ended; /* pooling has ended */

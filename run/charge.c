@@ -100,7 +100,8 @@ void charges_begin(void)
     desks_are_there = pthread_key_create(&desk_key, desk_leave) == 0;
 }
 
-/* A desk for this thread; NULL if all are taken. */
+/* A desk for this thread; NULL if all are taken: then each of its calls counts in the lists at
+ * once. */
 static struct book_desk *desk_take(void)
 {
     for (unsigned i = 0; desks_are_there && i < BOOK_DESKS; i++) {

@@ -258,7 +258,9 @@ bool group_joined(void);
 bool group_has(unsigned device);
 /* Leaves the group, in a child of fork(). */
 void group_forked(void);
-/* Copies the group's limits into the book, if they have changed. */
+/* Copies the group's limits into the book, if they have changed. Called before a device's size or
+ * free memory is reported, and before each charge of a kind that takes memory of the device. So
+ * other kinds do not notice a change, nor do blocks cut from a pool's segment that is there. */
 void group_limits(void);
 /* Takes bytes if all processes together stay below the limit, and writes `unseen`, what no hook of
  * this process saw, into its slot. True for a device that the group does not count. */
