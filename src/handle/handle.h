@@ -53,10 +53,13 @@ struct handle {
     bool own_captured;            /* a graph may use its original memory: it gets no workspace any
                                      more */
     struct workspace *workspaces; /* by stream and capture */
-    struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points
-                                     to, unless freed */
+    struct workspace *bound;      /* one of `workspaces`: the vendor's handle, or the caller, points
+                                     to it. NULL: to none, to one that was freed, or to one that
+                                     another handle lends */
     struct workspace *lent;       /* one of `workspaces` that serves the owner's calls of another
-                                     library (`workspace_lender`): like `bound`, it is not freed */
+                                     library (`workspace_lender`). A clear by another thread
+                                     only marks it. Then the owner's next loan or clear frees it, or
+                                     the return of the handle, but no bind does */
 
     /* Written by the owner during a bind: the function of the library that failed; NULL: none. */
     struct refused {

@@ -6,10 +6,11 @@
  * ends with it.
  *
  * The workspace that an owned vendor handle points to (handle->bound) is never freed while it does:
- * a clear marks it, and the owner's next bind releases it. The same is true for a workspace that
- * serves the owner's calls of another library (handle->lent), until the next one replaces it.
- * PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a
- * get and its GEMM). Locks: shelf, then handle; memory is allocated and freed with neither held.
+ * a clear by another thread marks it, and the owner's next bind releases it. A clear also marks a
+ * workspace that serves the owner's calls of another library (handle->lent): the owner's next loan
+ * or clear releases it, or the return of the handle. PyTorch's clear cannot promise this
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a get and its GEMM). Locks: shelf, then
+ * handle; memory is allocated and freed with neither held.
  *
  * workspace_clear.c clears and limits workspaces, workspace_stats.c counts them. */
 #include "base/pages.h"
