@@ -210,12 +210,13 @@ TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_
 /* Gives the memory back, and destroys the contents that are to be discarded. A failed call leaves
  * one of two states, which tarn_sleep_state_get() returns. If a sleeper fails, nothing else is
  * done, and the process stays prepared. If some memory cannot be unmapped, all of it is mapped
- * again, with all contents, and the process stays prepared too. Sleepers whose commit has succeeded
- * then sleep on until the next call: a cancel wakes them, and a commit omits them. If the driver or
- * a library does not take something back after that, the call returns that failure, but the process
- * sleeps. Once sleepers are asked, `residue` is filled in, also on failure. A pool that has anchors
- * after the commits of the sleepers stays awake. So does one whose last reference was dropped after
- * the prepare began.
+ * again, with all contents, and the process stays prepared too. A pool whose memory cannot be
+ * mapped again is suspended in part: later commits leave it so, and only a cancel resumes it.
+ * Sleepers whose commit has succeeded then sleep on until the next call: a cancel wakes them, and a
+ * commit omits them. If all memory was unmapped, but the driver or a library does not take
+ * something back, the call returns that failure, and the process sleeps. Once sleepers are asked,
+ * `residue` is filled in, also on failure. A pool that has anchors after the commits of the
+ * sleepers stays awake. So does one whose last reference was dropped after the prepare began.
  *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in
@@ -226,16 +227,19 @@ TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 /* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it
  * first resumes each pool that the commit could neither unmap nor map again; contents of it that
  * were to be discarded may be lost. If that fails for one, the process stays prepared: pools that
- * were resumed run, all others are as they were, and the call can be repeated. Then it wakes the
- * sleepers that sleep. If one does not wake, the process stays prepared and the call can be
- * repeated; all pools run, and a commit omits them.
+ * were resumed run, all others are as they were, and the call can be repeated. A pool of a lost
+ * device is left suspended, and does not count as such a failure. Then it wakes the sleepers that
+ * sleep. If one does not wake, the process stays prepared and the call can be repeated; all pools
+ * run, and a commit omits them.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE            after a failed commit: a capture is known or shows on the device
  *                                 of such a pool, or on any device if a sleeper sleeps
  *   TARN_ERROR_LIBRARY            after a failed commit: a sleeper could not wake
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room
- *   TARN_ERROR_SYSTEM             after a failed commit: as tarn_pool_resume() */
+ *   TARN_ERROR_SYSTEM             after a failed commit: as tarn_pool_resume()
+ *   TARN_ERROR_DEVICE_LOST        after a failed commit: a pool of a lost device was not resumed.
+ *                                 Everything else is awake, and so is the process */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
 /* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is
