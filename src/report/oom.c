@@ -2,10 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Writes the files of an out-of-memory error, if TARN_OOM_SNAPSHOT names a folder:
- * tarn-oom-<process>-<n>.pickle, a snapshot, and .txt, the error with the largest holders. At most
- * MOST per process, so that a program that handles such errors does not fill the disk. Owns the
- * count. A failure here is reported at the end of the error's text and in the log, and changes
- * nothing else. */
+ * tarn-oom-<process>-<n>.pickle, a snapshot, and then .txt, the error with the largest holders. The
+ * thread whose request fails writes them. At most MOST attempts per process, also those that fail,
+ * so that a program that handles such errors does not fill the disk. Owns the count. If the first
+ * file fails, there is none; if the second fails, the first stays. That is reported at the end of
+ * the error's text and in the log, and changes nothing else. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
