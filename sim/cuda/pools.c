@@ -20,7 +20,8 @@ enum attribute { /* CU_MEMPOOL_ATTR_ */
                  USED_HIGH
 };
 
-/* A destroyed pool stays as long as it has blocks, but no handle leads to it. */
+/* A destroyed pool stays as long as it has blocks, but no handle leads to it. When it has none, its
+ * place, and so its handle's value, may be a new pool's. */
 struct CUmemPoolHandle_st {
     bool taken, live;
     int device;
@@ -171,6 +172,8 @@ cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool
     return pool ? alloc("cuMemAllocFromPoolAsync", address, size, pool, stream) : CU_INVALID_VALUE;
 }
 
+/* A free on a capturing stream is refused too, with the capture's code, and the block stays its
+ * pool's. */
 cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
 {
     int device;
