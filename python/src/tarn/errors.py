@@ -117,6 +117,7 @@ class SystemCallError(TarnError):
     """A call of the operating system failed."""
 
 
+# Each status needs a class above, named by the words of its name: without one, the import fails.
 _BY_STATUS: Dict[int, Type[TarnError]] = {
     status: globals()["SystemCallError" if name == "TARN_ERROR_SYSTEM" else
                       "".join(word.title() for word in name[len("TARN_ERROR_"):].split("_")) + "Error"]
@@ -127,7 +128,8 @@ for _status, _class in _BY_STATUS.items():
 
 
 def error_of(status: int) -> TarnError:
-    """The exception for a status that the last call in this thread returned."""
+    """The exception for a status that the last call in this thread returned. It is a plain TarnError if _c.py
+    does not know the status."""
     kind = _BY_STATUS.get(status, TarnError)
     text: str = last_error() or lib.tarn_status_text(status).decode()
     error = kind(text)
