@@ -41,7 +41,8 @@ void move_begin(struct arena *arena);
 bool move_try(struct arena *arena);
 /* Takes `moving` alone: no other thread moves memory until move_end(). */
 void move_begin_alone(struct arena *arena);
-/* The same, by `until` (base/thread/clock.h). False: other threads move memory, or one alone. */
+/* The same, by `until` (base/thread/clock.h). False: another thread moves memory alone, or, for the
+ * second, other threads move memory. */
 bool move_begin_by(struct arena *arena, uint64_t until);
 bool move_begin_alone_by(struct arena *arena, uint64_t until);
 void move_end(struct arena *arena);

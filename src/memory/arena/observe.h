@@ -14,7 +14,8 @@ void observe_unmapping(const tarn_mapping *range);
 /* Ask the observers. True if one of them says that it gave memory back. */
 bool observe_out_of_memory(const tarn_shortage *shortage);
 bool observe_before_growth(int device, size_t bytes);
-/* Whether any observer would be asked now. The second may be true although none is. */
+/* Whether any observer would be asked now. observe_wants_growth() may be true although none
+ * would. */
 bool observe_wants_shortage(void);
 bool observe_wants_growth(void);
 
