@@ -33,12 +33,12 @@ static void what_is_imported_is_not_in_the_books(void **state)
     assert_int_equal(ledger_of(1).mapped, 0);
     assert_refused(driver->release(1, imported), TARN_ERROR_INVALID_ARGUMENT, "is not a piece");
 
-    assert_ok(driver->import(0, file, 32 * MIB, &imported)); /* and handed on */
-    close(file);
-    assert_ok(driver->export(0, imported, &file));
+    assert_ok(driver->import(0, file, 32 * MIB, &imported)); /* and not exported again */
+    assert_refused(driver->export(0, imported, &(int){0}), TARN_ERROR_INVALID_ARGUMENT,
+                   "was imported");
     assert_ok(driver->release(0, imported));
     assert_ok(driver->release(0, made));
-    assert_ok(driver->import(0, file, 32 * MIB, &imported));
+    assert_ok(driver->import(0, file, 32 * MIB, &imported)); /* the descriptor keeps the memory */
     assert_ok(driver->release(0, imported));
     close(file);
     assert_int_equal(ledger_of(0).created, 0);
