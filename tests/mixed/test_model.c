@@ -204,6 +204,7 @@ static void nothing_left(void)
     for (int device = 0; device < m.devices; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
         tarn_stats stats = {.size = sizeof stats};
+        SURE(tarn_device_synchronize, device); /* for marks of streams that were found */
         SURE(tarn_device_trim, device, 0);
         MINE(machine->ledger_get(device, &ledger));
         MINE(tarn_device_stats_get(device, &stats));
