@@ -35,7 +35,8 @@ HOOK cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
     return code;
 }
 
-/* Either output may be NULL, as OptiX passes it. */
+/* Either output may be NULL, as OptiX passes it. Segments of pools without blocks count as free. A
+ * device without a limit has the driver's figures beside that, also after its limit went. */
 HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     cu_context context;

@@ -59,7 +59,8 @@ struct handle {
     struct workspace *lent;       /* one of `workspaces` that serves the owner's calls of another
                                      library (`workspace_lender`). A clear by another thread
                                      only marks it. Then the owner's next loan or clear frees it, or
-                                     the return of the handle, but no bind does */
+                                     the return of the handle, but no bind does. If it is `bound`
+                                     too, that loan leaves it to the next bind */
 
     /* Written by the owner during a bind: the function of the library that failed; NULL: none. */
     struct refused {

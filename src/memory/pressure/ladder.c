@@ -228,11 +228,11 @@ static bool take_idle(const struct climb *climb)
 }
 
 /* Searches again while no thread moves memory: memory that is being moved is in no heap, so earlier
- * steps may have missed it. Repeats steps 1 and 3, and with `takes_from_others` first that part of
- * step 6 which takes from heaps, with the empty slabs of their caches. Does nothing if no other
- * thread has moved memory since the climb began or last waited. For a pool with an allocator it
- * only grows once more, not alone. A bounded request that does not get `moving` in time ends with
- * TARN_ERROR_NOT_READY. */
+ * steps may have missed it. Repeats step 1 and the growth of step 3, and with `takes_from_others`
+ * first that part of step 6 which takes from heaps, with the empty slabs of their caches. Does
+ * nothing if no other thread has moved memory since the climb began or last waited. For a pool with
+ * an allocator it only grows once more, not alone. A bounded request that does not get `moving` in
+ * time ends with TARN_ERROR_NOT_READY. */
 static enum outcome search_alone(struct climb *climb, bool takes_from_others)
 {
     struct heap *heap = climb->heap;
@@ -270,7 +270,7 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7: steps 1, 3 and 6 again while no thread moves memory. */
+/* Step 7: parts of steps 1, 3 and 6 again, as search_alone() says. */
 static enum outcome step_alone(struct climb *climb)
 {
     return search_alone(climb, true);
