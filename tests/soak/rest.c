@@ -117,7 +117,7 @@ void rest_check(const struct rest *rest)
  *   resident   the C library keeps stacks of threads that ended */
 #define REST_LIST(X)                                         \
     X(metadata, first->metadata / 2)                         \
-    X(pages, 256 * 1024 + 16 * 1024 * worker_count)          \
+    X(pages, 512 * 1024 + 16 * 1024 * worker_count)          \
     X(leaves, 8 * 256 * 1024)                                \
     X(resident, 8 * 1024 * 1024 + 256 * 1024 * worker_count) \
     X(mappings, 64 + 4 * worker_count)                       \
