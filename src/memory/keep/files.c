@@ -16,6 +16,7 @@ void files_begin(struct keep_files *files)
 {
     mutex_init(&files->lock, LOCK_LEAF);
     files->in = files->out = -1;
+    files->messages = 0;
 }
 
 void files_drop_all(struct keep_files *files)
