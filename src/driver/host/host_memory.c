@@ -255,8 +255,8 @@ static tarn_status export_locked(const struct host_device *device, driver_piece 
                       "host export: %#" PRIx64 " is not a piece of device %d", handle,
                       device->number);
     if (piece->imported)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host export: piece %#" PRIx64 " was imported", handle);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host export: piece %#" PRIx64 " was imported",
+                      handle);
     if (piece->file < 0)
         return failed(TARN_ERROR_NOT_SUPPORTED,
                       "host export: piece %#" PRIx64 " was not created exportable", handle);

@@ -32,7 +32,7 @@ struct host_piece {
     bool live;       /* created and not released */
     bool outside;    /* imported, or host memory: not memory of the device */
     bool imported;
-    bool exists;     /* live, or released but still mapped */
+    bool exists; /* live, or released but still mapped */
     struct host_mapping *mappings;
     struct host_piece *next_free;
 };
