@@ -11,6 +11,7 @@
 #include "memory/keep/keep.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 void files_begin(struct keep_files *files)
 {
@@ -38,10 +39,16 @@ static bool open_locked(struct keep_files *files)
         return true;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, both) != 0)
         return false;
-    files->in = file_renumber(both[0]);
-    files->out = file_renumber(both[1]);
-    file_keep_from_children(files->in);
-    file_keep_from_children(files->out);
+    int in = file_renumber(both[0]), out = file_renumber(both[1]);
+    if (in < 0 || out < 0) {
+        close(in);
+        close(out);
+        return false;
+    }
+    file_keep_from_children(in);
+    file_keep_from_children(out);
+    files->in = in;
+    files->out = out;
     return true;
 }
 
