@@ -176,9 +176,9 @@ static bool find_next(struct draft *draft)
     return true;
 }
 
-/* True if a block is never freed, or only after the second backward pass that begins after its
- * birth. If none begins after its birth, a block that lives for more than half of the events stays
- * too. */
+/* Whether a block outlives its step: it is never freed, or it is freed after two backward passes
+ * have begun and ended since its allocation. If no pass begins after its allocation, it must live
+ * for more than half of the events. */
 static bool stays(const struct draft *draft, const struct analysis_block *block)
 {
     size_t pass = until(draft->first, draft->pass_count, block->begin);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What readers have mapped of each pool. Memory *lingers* that a pool has given up while a reader
- * has it mapped: the device does not have it back. A reader is taken to have all segments that the
- * owner gave it, until it says which it has. Each segment lingers once, however many readers have
- * it, and no longer than their connections.
+/* What readers have mapped of each pool. If a pool gives memory up that a reader has mapped, the
+ * memory *lingers*: the device does not get it back yet. A reader is taken to have all segments
+ * that the owner gave it, until it says which it has. Each segment lingers once, however many
+ * readers have it, and no longer than their connections.
  *
  * Owns the lists of readers, and of what they have. One thread. */
 #include "keep/keep.h"

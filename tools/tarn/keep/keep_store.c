@@ -279,7 +279,7 @@ int store_claim_segment(uint32_t slot, struct keep_segment *segment)
     return -1;
 }
 
-/* The name of the group whose file a descriptor is; NULL: it is none. */
+/* Returns the name of the group, if the descriptor is the file of one. NULL: it is not. */
 static const char *of_group(const struct passed *entry, uint32_t *slot)
 {
     static const char start[] = "group";
