@@ -162,6 +162,11 @@ static void count(const struct block *block, bool is_made)
 
 /* Limits --------------------------------------------------------------------------------------- */
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Adds to what is in use of a device, in the book and in the group. */
 static void use(unsigned device, uint64_t size)
 {
@@ -181,6 +186,8 @@ static void unuse(unsigned device, uint64_t size)
         group_subtract(device, size);
 }
 
+/* Counts the size in `used`, or sets the charge's `left` to what was left, which is less than the
+ * size. */
 static bool reserve(struct charge *charge, uint64_t size)
 {
     unsigned index = charge->block.device;
@@ -190,25 +197,28 @@ static bool reserve(struct charge *charge, uint64_t size)
         return true;
     }
     /* the driver will refuse it; the shim does so only if there is a limit */
-    if (size > MOST_BYTES)
+    if (size > MOST_BYTES) {
+        charge->left = limits_left(index);
         return atomic_load(&device->limit) == UINT64_MAX && !group_has(index);
+    }
     if (group_joined())
         group_limits();
     uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed);
     uint64_t unseen = limit == UINT64_MAX ? 0 : limits_unseen(device);
     bool shared = group_has(index);
-    if (shared && !group_reserve(index, size, unseen, limit))
+    if (shared && !group_reserve(index, size, unseen, limit, &charge->left))
         return false;
     if (shared) {
         atomic_fetch_add(&device->used, size);
+    } else {
         /* compare and exchange: adding first, even for a moment, could make another thread's
          * request fail */
-    } else {
         uint64_t used = atomic_load(&device->used);
-        do
-            if (size > limit || used + unseen > limit - size)
+        do {
+            charge->left = limit - lesser(limit, used + unseen);
+            if (size > charge->left)
                 return false;
-        while (!atomic_compare_exchange_weak(&device->used, &used, used + size));
+        } while (!atomic_compare_exchange_weak(&device->used, &used, used + size));
     }
     charge->reserved = size;
     return true;
@@ -228,7 +238,7 @@ run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned devi
         return RUN_OK;
     limits_refuse(device, size, charge->block.site);
     struct block refused = charge->block;
-    refused.key = limits_left(device);
+    refused.key = charge->left;
     log_write(&refused, NULL, stack_of(caller), BOOK_REFUSED);
     return RUN_OUT_OF_MEMORY;
 }

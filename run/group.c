@@ -190,7 +190,7 @@ static void pause_for(int attempt)
     (void)nanosleep(&pause, NULL);
 }
 
-bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit)
+bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit, uint64_t *left)
 {
     struct group_amount *amount = amount_of(device);
     if (!amount)
@@ -199,7 +199,9 @@ bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t lim
     for (int attempt = 0; attempt < TRIES; attempt++) {
         atomic_fetch_add(&amount->pending, size);
         struct group_sum sum = group_sum(own.group, own.rows[device]);
-        bool fits = sum.used + sum.pending <= limit && size <= limit;
+        uint64_t others = sum.used + sum.pending - size;
+        *left = others < limit ? limit - others : 0;
+        bool fits = size <= *left;
         if (fits)
             atomic_fetch_add(&amount->used, size);
         subtract(&amount->pending, size);

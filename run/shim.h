@@ -191,6 +191,7 @@ bool blocks_take_of(run_context context, struct block_cursor *cursor, struct blo
 struct charge {
     struct block block;
     uint64_t reserved; /* bytes that are already counted in `used` of the device */
+    uint64_t left;     /* of a refused charge: bytes that were left below the limit */
     run_stream stream;
     void *caller;
 };
@@ -263,8 +264,9 @@ void group_forked(void);
  * other kinds do not notice a change, nor do blocks cut from a pool's segment that is there. */
 void group_limits(void);
 /* Takes bytes if all processes together stay below the limit, and writes `unseen`, what no hook of
- * this process saw, into its slot. True for a device that the group does not count. */
-bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit);
+ * this process saw, into its slot. True for a device that the group does not count. If false,
+ * `left` is what was left below the limit, which is less than `size`. */
+bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit, uint64_t *left);
 /* group_add() counts bytes that were taken without a check. group_subtract() counts bytes that were
  * returned. */
 void group_add(unsigned device, uint64_t size);
