@@ -198,7 +198,7 @@ static bool reserve(struct charge *charge, uint64_t size)
     }
     /* the driver will refuse it; the shim does so only if there is a limit */
     if (size > MOST_BYTES) {
-        charge->left = limits_left(index);
+        charge->left = lesser(limits_left(index), MOST_BYTES);
         return atomic_load(&device->limit) == UINT64_MAX && !group_has(index);
     }
     if (group_joined())

@@ -61,7 +61,12 @@ run 0 "$probe" take 63
 run 4 "$probe" take 64 && says err "64.0 MiB refused to probe: limit 64.0 MiB, in use 0 B of 1.00 MiB of group $name"
 begin "$work/holder" "$probe" hold 40
 free_is 23
-run 4 "$probe" take 24
+run 4 -o "$work/refused.pickle" "$probe" take 24
+/usr/bin/python3 - "$work/refused.pickle" <<'END' || fail "a refusal does not say what all of the group left"
+import pickle, sys
+said = [(event["size"], event["device_free"]) for event in pickle.load(open(sys.argv[1], "rb"))["device_traces"][0] if event["action"] == "oom"]
+assert said == [(24 << 20, 23 << 20)], said
+END
 run 0 "$probe" tell_free 1 && says out '^64$'
 run 0 env FAKE_DRIVER_SWAPPED=1 "$probe" tell_free 0 && says out '^64$' # a device is one by its UUID, whatever its number
 run 0 env FAKE_DRIVER_SWAPPED=1 "$probe" tell_free 1 && says out '^23$'
