@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #define PIECE (20 * MIB)
-#define DEVICE (512 * MIB)
+#define DEVICE (256 * MIB)
 
 static tarn_stream own, other;
 

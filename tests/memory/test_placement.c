@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where blocks go on a device with room: large ones low, small ones apart from them. A program that
- * is small beside its pieces, and one for which memory is short, put them where they tie little
- * instead. */
+/* Where blocks go on a device with room: large ones low, small ones apart from them, however small
+ * the program is. Where memory is short they go where they tie little instead. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -13,9 +12,9 @@
 
 #define GIB ((size_t)1 << 30)
 #define MEMORY (64 * GIB)
-#define MUCH (8 * GIB)   /* beside it one piece is little */
+#define MUCH (8 * GIB)
 #define MOST (34 * GIB)  /* beside MUCH so much that a new piece is below 8 MiB */
-#define WIDE (60 * MIB)  /* one piece beside MUCH */
+#define WIDE (48 * MIB)  /* one piece on a device with room */
 #define PIECE (20 * MIB) /* one piece */
 
 static tarn_stream own;
@@ -40,20 +39,24 @@ static bool goes_low(size_t piece)
     return block == wide;
 }
 
-static void a_large_block_goes_low_where_a_piece_is_little(void **state)
+static void a_large_block_goes_low_while_there_is_room(void **state)
 {
     (void)state;
+    CHECK(goes_low(WIDE));
     void *much = alloc_on(own, MUCH);
     CHECK(goes_low(WIDE));
     OK(tarn_free(much));
     nothing_is_left(0);
 }
 
-static void a_small_program_ties_as_little_as_it_can(void **state)
+/* Up to 10 GiB, also where pieces are an eighth of all. */
+static void a_small_device_ties_as_little_as_it_can(void **state)
 {
     (void)state;
+    OK(tarn_device_limit_set(0, 256 * MIB));
     CHECK(!goes_low(WIDE));
     nothing_is_left(0);
+    OK(tarn_device_limit_set(0, SIZE_MAX));
 }
 
 static void where_memory_is_short_a_block_ties_as_little_as_it_can(void **state)
@@ -191,8 +194,8 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_block_goes_low_where_a_piece_is_little),
-        cmocka_unit_test(a_small_program_ties_as_little_as_it_can),
+        cmocka_unit_test(a_large_block_goes_low_while_there_is_room),
+        cmocka_unit_test(a_small_device_ties_as_little_as_it_can),
         cmocka_unit_test(where_memory_is_short_a_block_ties_as_little_as_it_can),
         cmocka_unit_test(a_small_block_keeps_no_free_memory_of_large_ones_apart),
         cmocka_unit_test(what_is_too_small_for_a_large_block_serves_a_small_one),

@@ -380,7 +380,7 @@ static void threads_import_the_same(void **state)
 static int start(void **state)
 {
     (void)state;
-    host_start_with(3, DEVICE);
+    host_start_with(3, DEVICE / 2); /* so that pieces are large */
     OK(tarn_export_enable(0));
     own = lease(0);
     return 0;

@@ -150,24 +150,26 @@ static void plain_segments_that_do_not_join_are_told_so(void)
 
 static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)
 {
-    begin();
-    void *blocks[52];
-    for (int i = 0; i < 52; i++)
+    enum { COUNT = 26 };
+    void *blocks[COUNT];
+    host_start_with(1, DEVICE / 2);
+    stream = lease(0);
+    for (int i = 0; i < COUNT; i++)
         blocks[i] = alloc_on(stream, 9 * MIB); /* a piece has some of them */
-    for (int i = 0; i < 52; i++)
+    for (int i = 0; i < COUNT; i++)
         if (i % 5 < 2)
             OK(tarn_free(blocks[i]));
-    refused(200 * MIB);
+    refused(100 * MIB);
     SAYS("in pieces that live blocks hold in place)");
     SAYS("enough is free, but live blocks hold ");
     SAYS("compaction:on_oom");
     SAYS("live blocks lie between what is free");
     SAYS_NOTHING_OF("fill it");
     OK(tarn_configuration_set("compaction:on_oom_quiet"));
-    refused(240 * MIB);
+    refused(120 * MIB);
     SAYS_NOTHING_OF("compaction:"); /* it is on */
     OK(tarn_configuration_set("compaction:off"));
-    for (int i = 0; i < 52; i++)
+    for (int i = 0; i < COUNT; i++)
         if (i % 5 >= 2)
             OK(tarn_free(blocks[i]));
 }
@@ -175,22 +177,22 @@ static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)
 /* The same where a limit is in the way, and the driver has plenty. */
 static void under(bool of_pool)
 {
-    enum { COUNT = 52 };
+    enum { COUNT = 26 };
     void *blocks[COUNT], *more = NULL;
     host_start_with(1, 4 * DEVICE);
     stream = lease(0);
     tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
-    OK(tarn_device_limit_set(0, 512 * MIB));
+    OK(tarn_device_limit_set(0, 256 * MIB));
     for (int i = 0; i < COUNT; i++)
         blocks[i] = alloc_in(pool, stream, 9 * MIB);
     if (of_pool) {
-        OK(tarn_pool_limit_set(pool, 512 * MIB));
+        OK(tarn_pool_limit_set(pool, 256 * MIB));
         OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     }
     for (int i = 0; i < COUNT; i++)
         if (i % 5 < 2)
             OK(tarn_free(blocks[i]));
-    GIVES(tarn_pool_alloc(pool, stream, 200 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pool_alloc(pool, stream, 100 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
     SAYS(of_pool ? "a higher limit of the pool" : "a higher limit (tarn_device_limit_set()");
     SAYS("enough is free, but live blocks hold ");
     SAYS_NOTHING_OF("fill it");

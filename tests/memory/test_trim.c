@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#define MEMORY (512 * MIB)
+#define MEMORY (256 * MIB)
 
 static uint64_t created(void)
 {

