@@ -4,7 +4,9 @@
 /* What an allocation and its free cost from one to 16 threads, each with a stream of its own or all
  * with one: tarn, the driver's own pools (cudaMallocAsync) and, where GPU_TORCH names the library
  * that scripts/gpu-check compiles, PyTorch's caching allocator. It checks that nothing fails and
- * that tarn's statistics are exact at rest; speed is printed and written to threads.csv. */
+ * that tarn's statistics are exact at rest; speed is printed and written to threads.csv. Of slots
+ * also single calls are timed: their quantiles, with tarn's trace off and on, go to
+ * threads-tails.csv. What reading the clock takes is in them. */
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -26,6 +28,8 @@
 #define SLOT_MOST_NS 500000000u
 #define SLOTS 256
 #define STEPS 64 /* between two looks at the clock */
+#define TAILS_NS 100000000
+#define SAMPLES 100000 /* of calls of one kind and thread, at the most */
 
 static const char *const name = "threads";
 
@@ -35,7 +39,15 @@ struct allocator {
     bool (*free)(void *block, cu_stream native);
     void (*thread)(void); /* or NULL: what a thread does first */
     void (*trim)(void);
+    bool traces;
 };
+
+/* How long single calls took; those after the first SAMPLES are left out. */
+struct tails {
+    uint32_t count, ns[SAMPLES];
+};
+
+enum call { ALLOC, FREE, CALLS };
 
 static tarn_stream streams[MOST_THREADS];
 static cu_stream natives[MOST_THREADS];
@@ -174,10 +186,11 @@ struct runner {
     pthread_barrier_t *barrier;
     const struct allocator *allocator;
     const struct work *work;
-    int stream;
+    int number, stream;
     uint64_t random;
     void *slots[SLOTS];
     double ns;
+    struct tails *tails; /* for each kind of call; NULL while only the sum is timed */
     bool failed;
 };
 
@@ -191,12 +204,19 @@ static void pairs(struct runner *runner)
     }
 }
 
+static void note_call(struct tails *tails, uint64_t ns)
+{
+    if (tails->count < SAMPLES)
+        tails->ns[tails->count++] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
 static void slots(struct runner *runner)
 {
     for (int i = 0; i < STEPS; i++) {
-        uint64_t random = gpu_random(&runner->random);
+        uint64_t random = gpu_random(&runner->random), start = runner->tails ? gpu_ns() : 0;
         void **slot = &runner->slots[(random >> 16) % SLOTS];
-        if (*slot) {
+        enum call call = *slot ? FREE : ALLOC;
+        if (call == FREE) {
             if (!runner->allocator->free(*slot, natives[runner->stream]))
                 runner->failed = true;
             *slot = NULL;
@@ -207,6 +227,8 @@ static void slots(struct runner *runner)
             if (!*slot)
                 runner->failed = true;
         }
+        if (runner->tails)
+            note_call(&runner->tails[call], gpu_ns() - start);
     }
 }
 
@@ -224,6 +246,9 @@ static double run_for(struct runner *runner, uint64_t ns, size_t least)
     return 2 * (double)(now - start) / (double)(steps ? steps : 1);
 }
 
+/* Of each thread; NULL while no calls are timed. */
+static struct tails (*tails_of)[CALLS];
+
 static void *run(void *argument)
 {
     struct runner *runner = argument;
@@ -236,6 +261,11 @@ static void *run(void *argument)
     runner->ns = run_for(runner, RUN_NS, 0);
     timed = false;
     pthread_barrier_wait(runner->barrier);
+    if (tails_of) {
+        runner->tails = tails_of[runner->number];
+        (void)run_for(runner, TAILS_NS, 0);
+        pthread_barrier_wait(runner->barrier);
+    }
     for (int i = 0; i < SLOTS; i++)
         if (runner->slots[i] && !runner->allocator->free(runner->slots[i], natives[runner->stream]))
             runner->failed = true;
@@ -256,6 +286,7 @@ static double run_all(const struct allocator *allocator, const struct work *work
         runners[started] = (struct runner){.barrier = &barrier,
                                            .allocator = allocator,
                                            .work = work,
+                                           .number = started,
                                            .stream = own ? started : 0,
                                            .random = 0x9e3779b97f4a7c15u + (uint64_t)started};
         if (pthread_create(&runners[started].thread, NULL, run, &runners[started])) {
@@ -276,6 +307,58 @@ static int order(const void *left, const void *right)
 {
     const double *a = left, *b = right;
     return (*a > *b) - (*a < *b);
+}
+
+static int order_ns(const void *left, const void *right)
+{
+    const uint32_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* Prints quantiles of all threads' calls. */
+static void print_tails(const struct allocator *allocator, bool own, int threads, void *results)
+{
+    static const double quantiles[] = {0.5, 0.99, 0.999};
+    static uint32_t all[MOST_THREADS * SAMPLES];
+    printf("        %-16s %s  %2d", allocator->name, own ? "own stream" : "one stream", threads);
+    fprintf(results, "%s,%s,%d", allocator->name, own ? "own" : "one", threads);
+    for (enum call call = ALLOC; call < CALLS; call++) {
+        size_t count = 0;
+        for (int i = 0; i < threads; i++) {
+            const struct tails *tails = &tails_of[i][call];
+            memcpy(all + count, tails->ns, tails->count * sizeof *all);
+            count += tails->count;
+        }
+        qsort(all, count, sizeof *all, order_ns);
+        for (size_t i = 0; i < COUNT(quantiles); i++) {
+            uint32_t ns = count ? all[(size_t)((double)(count - 1) * quantiles[i])] : 0;
+            printf("  %9u", ns);
+            fprintf(results, ",%u", ns);
+        }
+    }
+    putchar('\n');
+    fputc('\n', results);
+    fflush(stdout);
+}
+
+static void measure_tails(const struct allocator *allocator, const struct work *work, bool own,
+                          int most, void *results)
+{
+    static struct tails tails[MOST_THREADS][CALLS];
+    if (allocator->traces && !OK(name, tarn_trace_start(NULL)))
+        return;
+    for (int threads = 1; threads <= most; threads *= 2) {
+        for (int i = 0; i < threads; i++)
+            tails[i][ALLOC].count = tails[i][FREE].count = 0;
+        tails_of = tails;
+        if (run_all(allocator, work, threads, own) == 0)
+            gpu_say(GPU_FAIL, name, "%s, %d threads: a call failed", allocator->name, threads);
+        print_tails(allocator, own, threads, results);
+    }
+    tails_of = NULL;
+    if (allocator->traces)
+        (void)OK(name, tarn_trace_stop());
+    allocator->trim();
 }
 
 static void measure(const struct allocator *allocator, const struct work *work, bool own, int most,
@@ -329,7 +412,7 @@ int main(void)
         {"pair, 4 KiB", 4096},      {"pair, 256 KiB", 256 << 10},    {"pair, 2 MiB", 2 << 20},
         {"pair, 32 MiB", 32 << 20}, {"slots, 256 KiB to 32 MiB", 0},
     };
-    struct allocator allocators[3] = {{"tarn", of_tarn, to_tarn, NULL, trim_tarn}};
+    struct allocator allocators[4] = {{"tarn", of_tarn, to_tarn, NULL, trim_tarn, false}};
     size_t count = 1;
     int status = gpu_start();
     if (status)
@@ -346,12 +429,12 @@ int main(void)
     }
     if (gpu.cuMemAllocAsync && gpu.cuMemFreeAsync && !gpu_is_simulated) {
         keep_in_driver();
-        allocators[count++] = (struct allocator){"cudaMallocAsync", of_driver, to_driver,
-                                                 thread_of_driver, trim_driver};
+        allocators[count++] = (struct allocator){"cudaMallocAsync", of_driver,   to_driver,
+                                                 thread_of_driver,  trim_driver, false};
     }
     if (!gpu_is_simulated && torch_open())
         allocators[count++] =
-            (struct allocator){"PyTorch", of_torch, to_torch, torch_thread, torch_trim};
+            (struct allocator){"PyTorch", of_torch, to_torch, torch_thread, torch_trim, false};
 
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int most = cores > MOST_THREADS ? MOST_THREADS : (int)(cores < 2 ? 2 : cores);
@@ -369,6 +452,21 @@ int main(void)
         for (int own = 1; own >= 0; own--)
             for (size_t i = 0; i < count; i++)
                 measure(&allocators[i], &works[work], own, most, results);
+    fclose(results);
+
+    results = gpu_results_open("threads-tails.csv");
+    if (!results)
+        return gpu_end();
+    fprintf(results, "allocator,streams,threads,alloc_p50,alloc_p99,alloc_p999,free_p50,free_p99,"
+                     "free_p999\n");
+    printf("        ns of single calls, slots of 256 KiB to 32 MiB\n        %-27s threads"
+           "  alloc p50        p99      p99.9   free p50        p99      p99.9\n",
+           "");
+    allocators[count++] =
+        (struct allocator){"tarn with trace", of_tarn, to_tarn, NULL, trim_tarn, true};
+    for (int own = 1; own >= 0; own--)
+        for (size_t i = 0; i < count; i++)
+            measure_tails(&allocators[i], &works[COUNT(works) - 1], own, most, results);
     fclose(results);
     check_statistics();
     (void)OK(name, tarn_observer_remove(observer));
