@@ -95,6 +95,8 @@ static void use(struct workload *workload, uint8_t choice)
                draft.found.height == height);
         plan_draft_finish(&draft);
     }
+    workload_leave_ranges(workload);
+    check(workload);
     workload_forget_tries(workload);
     check(workload);
     if (workload_vary(workload, choice))
@@ -123,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .time_us = at[3] == 255 ? SNAPSHOT_NO_TIME : at[3],
                                         .stream = stream,
                                         .pool = at[3] / 4 % 2,
+                                        .in_range = at[3] & 8,
                                         .thread = thread};
         } else if (at[0] >= 240 && segment_count < SEGMENTS && (at[0] >= 252 || !segment_count)) {
             segments[segment_count++] =
@@ -147,6 +150,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                          .value = (uint64_t)at[1] << 12,
                                                          .stream = stream,
                                                          .other = at[2] % 3,
+                                                         .pool = at[3] / 4 % 2,
+                                                         .unplanned = at[2] == 254,
                                                          .device = at[2] == 255,
                                                          .thread = thread};
         }
