@@ -99,8 +99,8 @@ static size_t some_size(void)
 static void check_shortage(const struct flow *flow, size_t size, int pool)
 {
     uint64_t used = 0;
-    if (was_injected() || m.plain || m.was_uncached || is_night() || is_anchored_on(flow->device) ||
-        any_open(-1) || m.limit[flow->device] != TARN_NO_LIMIT ||
+    if (was_injected() || m.plain || fell_back(flow->device) || m.was_uncached || is_night() ||
+        is_anchored_on(flow->device) || any_open(-1) || m.limit[flow->device] != TARN_NO_LIMIT ||
         (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain ||
                        m.pools[pool].registrable || m.pools[pool].kept)))
         return;

@@ -172,8 +172,8 @@ static void pass(void)
  * on the first device, would need calls by their threads. */
 static bool goes_from(int device)
 {
-    bool goes = !(m.vendor && device == 0) && !m.plain && !m.was_uncached && !observer_bars() &&
-                !is_night() && (!is_anchored_on(device) || observer_allows());
+    bool goes = !(m.vendor && device == 0) && !m.plain && !fell_back(device) && !m.was_uncached &&
+                !observer_bars() && !is_night() && (!is_anchored_on(device) || observer_allows());
     for (int i = 0; i < POOLS; i++)
         goes &= !m.pools[i].live || m.pools[i].device != device ||
                 (!m.pools[i].plain && !m.pools[i].kept && !pool_stays(i));

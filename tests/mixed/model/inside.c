@@ -11,6 +11,7 @@ uint64_t requests_planned(void);
 void idle_pass(uint64_t ns);
 uint64_t pool_numbered(tarn_pool *pool);
 uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered);
+bool fell_back(int device);
 
 uint64_t requests_planned(void)
 {
@@ -22,6 +23,14 @@ void idle_pass(uint64_t ns)
 {
     static uint64_t time = UINT64_C(1) << 62;
     release_pass(time += ns);
+}
+
+/* Whether pools of this device have plain segments because the driver gave it no addresses, which
+ * an injected failure may have caused. */
+bool fell_back(int device)
+{
+    const struct arena *arena = arena_if_used(device);
+    return arena && arena->plain;
 }
 
 /* The number of a kept pool's newest segment. */

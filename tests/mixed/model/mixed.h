@@ -69,6 +69,7 @@ enum {
 
 uint64_t requests_planned(void);
 void idle_pass(uint64_t ns);
+bool fell_back(int device);
 uint64_t pool_numbered(tarn_pool *pool);
 uint64_t pool_adopted(tarn_pool *pool, uint64_t numbered);
 

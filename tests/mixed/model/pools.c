@@ -118,7 +118,7 @@ static void pool_create(struct pool *pool)
     pool->kept = 0;
     pool->turn = ++m.pool_turns;
     pool->use_on_oom = options.use_on_oom;
-    pool->plain = kind <= 1 || m.plain;
+    pool->plain = kind <= 1 || m.plain || (fell_back(device) && !registrable);
     pool->exact = kind == 1;
     pool->state = TARN_POOL_RUNS;
     pool->limit = TARN_NO_LIMIT;
