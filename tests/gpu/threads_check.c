@@ -29,7 +29,7 @@
 #define SLOTS 256
 #define STEPS 64 /* between two looks at the clock */
 #define TAILS_NS 100000000
-#define SAMPLES 100000 /* of calls of one kind and thread, at the most */
+#define SAMPLES 100000 /* at most, of calls of one kind and thread */
 
 static const char *const name = "threads";
 
