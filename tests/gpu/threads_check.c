@@ -4,9 +4,9 @@
 /* What an allocation and its free cost from one to 16 threads, each with a stream of its own or all
  * with one: tarn, the driver's own pools (cudaMallocAsync) and, where GPU_TORCH names the library
  * that scripts/gpu-check compiles, PyTorch's caching allocator. It checks that nothing fails and
- * that tarn's statistics are exact at rest; speed is printed and written to threads.csv. Of slots
- * also single calls are timed: their quantiles, with tarn's trace off and on, go to
- * threads-tails.csv. What reading the clock takes is in them. */
+ * that tarn's statistics are exact at rest; speed is printed and written to threads.csv. It
+ * also times single calls with slots. Their quantiles, with tarn's trace off and on, are printed
+ * and written to threads-tails.csv; they include what reading the clock takes. */
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -246,7 +246,7 @@ static double run_for(struct runner *runner, uint64_t ns, size_t least)
     return 2 * (double)(now - start) / (double)(steps ? steps : 1);
 }
 
-/* Of each thread; NULL while no calls are timed. */
+/* The tails of each thread; NULL while only sums are timed. */
 static struct tails (*tails_of)[CALLS];
 
 static void *run(void *argument)

@@ -327,7 +327,7 @@ static void streams_of_changing_needs_come_to_rest(void **state)
     CHECK(many < STREAMS * STEPS / 1000); /* without a least loan one in 90 steps */
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         few += maps_at_rest(4, STREAMS * seed);
-    CHECK(few < SEEDS * 4 * STEPS / 250); /* few streams find less often what they need */
+    CHECK(few < SEEDS * 4 * STEPS / 250); /* four find less often what they need than 16 */
 }
 
 static int set_up(void **state)

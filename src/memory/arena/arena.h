@@ -405,8 +405,8 @@ tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum
                           struct piece_list *list);
 /* Bytes: about the largest piece to create now. The fuller the device or the limit, the smaller. */
 size_t piece_largest_locked(const struct arena *arena);
-/* Whether the device or the limit is nearly full, or small: at most 10 GiB, or on a device of 80
- * GiB, at most 28 GiB left. */
+/* Whether little is left of the device or the limit: of 80 GiB less than 28 GiB. Of at most 10 GiB,
+ * always. */
 bool memory_is_short_locked(const struct arena *arena);
 /* Opens another process's piece of `size` bytes by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
