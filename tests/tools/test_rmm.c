@@ -133,7 +133,7 @@ static void what_is_refused_is_named(void **state)
          "line 1: the header of an RMM log is " RMM_CSV_HEADER ", and nothing else"},
         {HEADER "1,01:00:00,allocate,0x1,5\n", "line 2: has 5 fields, where the header names 6"},
         {HEADER "1,01:00:00,allocate,0x1,5,0,0\n",
-         "line 2: has more than 6 fields; the header names 6"},
+         "line 2: has 7 fields, where the header names 6"},
         {HEADER "\nx,01:00:00,allocate,0x1,5,0\n",
          "line 3: field Thread is \"x\", not a thread's number"},
         {HEADER "1,24:00:00,allocate,0x1,5,0\n",

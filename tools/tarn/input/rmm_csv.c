@@ -123,22 +123,19 @@ static bool is_text(struct text text, const char *wanted)
     return text.length == strlen(wanted) && memcmp(text.at, wanted, text.length) == 0;
 }
 
-/* Cuts a line at its commas. */
-static bool cut_fields(struct reader *reader, struct text line, struct text fields[FIELDS])
+/* Returns how many fields a line has. A line of FIELDS is cut at its commas. */
+static size_t cut_fields(struct text line, struct text fields[FIELDS])
 {
-    size_t count = 0;
-    for (const char *at = line.at, *end = line.at + line.length;; count++) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        if (count == FIELDS)
-            return fail(reader, "has more than %d fields; the header names %d", (int)FIELDS,
-                        (int)FIELDS);
-        fields[count] = (struct text){at, (size_t)((comma ? comma : end) - at)};
-        if (!comma)
-            break;
-        at = comma + 1;
+    const char *at = line.at, *end = line.at + line.length;
+    size_t count = 1;
+    for (const char *comma = at; (comma = memchr(comma, ',', (size_t)(end - comma))); comma++)
+        count++;
+    for (size_t i = 0; i < FIELDS && count == FIELDS; i++) {
+        const char *comma = i + 1 < FIELDS ? memchr(at, ',', (size_t)(end - at)) : NULL;
+        fields[i] = (struct text){at, (size_t)((comma ? comma : end) - at)};
+        at = comma ? comma + 1 : end;
     }
-    return count == FIELDS - 1 ||
-           fail(reader, "has %zu fields, where the header names %d", count + 1, (int)FIELDS);
+    return count;
 }
 
 static int digit_of(char letter)
@@ -272,8 +269,9 @@ static bool read_event(struct reader *reader, struct text line, struct snapshot_
     uint64_t thread, stream;
     enum snapshot_action action;
     *event = (struct snapshot_event){0};
-    if (!cut_fields(reader, line, fields))
-        return false;
+    size_t count = cut_fields(line, fields);
+    if (count != FIELDS)
+        return fail(reader, "has %zu fields, where the header names %d", count, (int)FIELDS);
     if (!read_digits(fields[FIELD_THREAD], 10, &thread))
         return fail_field(reader, FIELD_THREAD, fields[FIELD_THREAD], "a thread's number");
     if (!read_time(reader, fields[FIELD_TIME], &event->time_us))
