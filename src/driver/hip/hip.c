@@ -76,7 +76,7 @@ tarn_status hip_current(int *device)
 /* The current device stands for the context. There always is one. */
 tarn_status hip_context_get(driver_context *context)
 {
-    int device;
+    int device = 0;
     tarn_status status = hip_current(&device);
     if (!status)
         *context = (driver_context)((uintptr_t)device + 1);
