@@ -14,7 +14,6 @@ option(TARN_LTO "Optimise across files when linking (GCC)" OFF)
 option(TARN_COVERAGE "Count which lines and branches run (GCC)" OFF)
 option(TARN_FUZZ "Build the fuzz targets (clang with libFuzzer)" OFF)
 set(TARN_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
-set(TARN_TEST_TIMEOUT 600 CACHE STRING "Seconds after which a test counts as failed")
 
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
