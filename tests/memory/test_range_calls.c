@@ -538,6 +538,117 @@ static void a_commit_that_fails_hides_no_page_from_trims(void)
     end(shared);
 }
 
+/* A page may be any multiple of the granule, not a power of two alone. */
+static void pages_of_three_granules_are_whole_pages(void)
+{
+    host_start_with(1, 128 * MIB);
+    stream = lease(0);
+    const size_t page = 3 * PAGE;
+    tarn_range *range = range_with((tarn_range_options){.page = page}, 8 * page);
+    OK(tarn_range_commit(range, page, 2 * page, stream));
+    OK(tarn_range_commit(range, 4 * page, page, stream));
+    GIVES(tarn_range_commit(range, PAGE, 2 * PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_range_decommit(range, page, 2 * PAGE, stream), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(info_of(range).committed == 3 * page);
+    OK(tarn_range_decommit(range, page, 2 * page, stream));
+    CHECK(info_of(range).committed == page);
+    end(range);
+}
+
+/* What a commit that fails puts back is found again: by a trim, a request and a suspend. */
+static void decommitted_pages_of_a_failed_commit_are_found(void)
+{
+    start();
+    tarn_pool *pool = NULL;
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options)}, &pool));
+    tarn_range *range = range_of(pool, 8 * PAGE);
+    for (int way = 0; way < 3; way++) {
+        OK(tarn_range_commit(range, 0, PAGE, stream));
+        OK(tarn_range_decommit(range, 0, PAGE, stream));
+        OK(tarn_stream_synchronize(stream));
+        OK(tarn_device_limit_set(0, PAGE));
+        GIVES(tarn_range_commit(range, 0, 2 * PAGE, stream), TARN_ERROR_OUT_OF_MEMORY);
+        CHECK(info_of(range).committed == 0);
+        if (way == 0) {
+            OK(tarn_pool_trim(pool, 0));
+        } else if (way == 1) {
+            void *block = NULL;
+            OK(tarn_alloc_on(stream, MIB, &block));
+            OK(tarn_free(block));
+            OK(tarn_device_trim(0, 0));
+        } else {
+            OK(tarn_pool_suspend(pool, false));
+        }
+        CHECK(stats_of(0).reserved_bytes[0].current == 0);
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    }
+    OK(tarn_pool_resume(pool));
+    OK(tarn_range_destroy(range));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+/* The host device's queries. The clock moves on after the first answer that work has not ended. */
+static struct driver hooked;
+static bool clock_moves;
+
+static tarn_status query_and_move_on(int device, driver_event event)
+{
+    tarn_status status = driver_host.event_query(device, event);
+    if (clock_moves && status == TARN_ERROR_NOT_READY) {
+        clock_moves = false;
+        OK(tarn_host_advance(time_now() + 2000));
+    }
+    return status;
+}
+
+static bool is_left(const tarn_range *range, size_t index)
+{
+    for (const struct page *page = range->left; page; page = page->link)
+        if (page->index == index)
+            return true;
+    return false;
+}
+
+/* One pass over the pages that earlier work still uses finds page 1 busy, and then, from page 2 on,
+ * ends a run that page 1 is in. The list of such pages keeps page 9, whose work goes on. */
+static void work_ends_while_pages_are_looked_at(void)
+{
+    host_start_with(1, 256 * MIB);
+    stream = lease(0);
+    tarn_stream other = lease(0), third = lease(0);
+    hooked = driver_host;
+    hooked.event_query = query_and_move_on;
+    driver = &hooked;
+    tarn_range *range = range_of(NULL, 16 * PAGE), *second = range_of(NULL, 2 * PAGE);
+    OK(tarn_range_commit(second, 0, 2 * PAGE, third));
+
+    OK(tarn_range_commit(range, 9 * PAGE, PAGE, other));
+    work_on(other, address_of(range, 9), PAGE, 1000000);
+    OK(tarn_range_decommit(range, 9 * PAGE, PAGE, other));
+    OK(tarn_range_commit(range, 10 * PAGE, PAGE, other));
+    CHECK(is_left(range, 9));
+    OK(tarn_range_commit(range, 0, PAGE, stream));
+    work_on(stream, address_of(range, 0), PAGE, 1000);
+    OK(tarn_range_decommit(range, 0, PAGE, stream));
+    OK(tarn_range_commit(range, 2 * PAGE, PAGE, stream)); /* with the memory of page 0 */
+    OK(tarn_range_commit(range, PAGE, PAGE, stream));
+    OK(tarn_range_decommit(range, PAGE, PAGE, stream));
+    OK(tarn_range_commit(range, 12 * PAGE, PAGE, other)); /* marks the end of page 1's use */
+    OK(tarn_range_decommit(range, 2 * PAGE, PAGE, stream));
+    OK(tarn_range_commit(range, 3 * PAGE, 2 * PAGE, stream));
+    CHECK(is_left(range, 1) && is_left(range, 2));
+    clock_moves = true;
+    OK(tarn_range_commit(range, 13 * PAGE, PAGE, other));
+    CHECK(!clock_moves && !is_left(range, 1) && is_left(range, 9));
+    driver = &driver_host;
+    OK(tarn_range_destroy(second)); /* its pieces are unmapped ones of the pool now */
+    OK(tarn_range_commit(range, PAGE, PAGE, stream));
+    CHECK(is_left(range, 9));
+    OK(tarn_host_advance(time_now() + 2000000));
+    end(range);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +665,9 @@ int main(void)
         CHILD_TEST(threads_share_a_range),
         CHILD_TEST(one_of_many_gets_a_page),
         CHILD_TEST(a_commit_that_fails_hides_no_page_from_trims),
+        CHILD_TEST(pages_of_three_granules_are_whole_pages),
+        CHILD_TEST(decommitted_pages_of_a_failed_commit_are_found),
+        CHILD_TEST(work_ends_while_pages_are_looked_at),
     };
     return cmocka_run_group_tests_name("range_calls", tests, NULL, NULL);
 }

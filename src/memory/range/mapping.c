@@ -295,11 +295,14 @@ tarn_status range_end_left_locked(struct tarn_range *range)
     struct piece_list pieces = {0};
     tarn_status first = TARN_OK;
     uint64_t refused = generation_next(); /* runs that the driver refuses now get later ones */
+    for (struct page *page = range->left; page; page = page->link) {
+        if (!is_left(page) || page->generation >= refused || !page_is_idle_locked(range, page))
+            continue;
+        tarn_status status = end_run_locked(range, page->index, &pieces);
+        first = first ? first : status;
+    }
+    /* Last, since a run may have ended pages before its own in the list: they were busy then. */
     for (struct page **place = &range->left, *page; (page = *place);) {
-        if (is_left(page) && page->generation < refused && page_is_idle_locked(range, page)) {
-            tarn_status status = end_run_locked(range, page->index, &pieces);
-            first = first ? first : status;
-        }
         if (is_left(page)) {
             place = &page->link;
         } else {
@@ -368,7 +371,9 @@ static tarn_status collect_in_chunk_locked(struct tarn_range *range, struct chun
         if (inside && !status && pieces->bytes < wanted && take_idle_locked(range, page))
             status = collect_run_locked(
                 range, page->index, (wanted - pieces->bytes - 1) / range->page_size + 1, pieces);
-        some = some || word_state(atomic_load(&page->word)) == PAGE_DECOMMITTED;
+        enum page_state state = word_state(atomic_load(&page->word));
+        /* A commit that has taken a decommitted page may put it back. */
+        some = some || state == PAGE_DECOMMITTED || state == PAGE_TAKEN;
     }
     if (some)
         atomic_store(&chunk->some, true);

@@ -26,7 +26,7 @@ static tarn_status find_pages(struct tarn_range *range, size_t offset, size_t by
                               struct call *call)
 {
     size_t size = range->page_size, all = range->pages * size;
-    if (!bytes || (offset | bytes) % size)
+    if (!bytes || offset % size || bytes % size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "%zu bytes at offset %zu are not whole pages of %zu", bytes, offset, size);
     if (offset > all || bytes > all - offset)
