@@ -156,7 +156,9 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     *span = NULL;
     mutex_lock(&heap->lock);
     bool ended = collect && heap->waiting.blocks && wait_collect_locked(heap);
-    tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
+    tarn_status status = ended ? TARN_OK : store_check(heap->store);
+    if (!status && !ended)
+        status = span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
     mutex_unlock(&heap->lock);
     return status == TARN_ERROR_OUT_OF_MEMORY
                ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, request->until, span)

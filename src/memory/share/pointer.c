@@ -74,16 +74,15 @@ tarn_status pointer_do(const void *pointer, block_work work, void *argument)
 /* Whether a compaction has part of the block in host memory now. */
 static bool is_passing_locked(const struct block *block)
 {
-    const struct arena *arena = block->heap->arena;
+    const struct store *store = block->heap->store;
     uintptr_t start = block->start + block->front, end = start + block_usable(block);
-    const struct piece *piece = NULL;
     bool passing = false;
-    for (uintptr_t at = start; block->heap->store->kind.pieces && at < end && !passing;
-         at = piece->address + piece->size) {
-        piece = arena_piece(arena, at);
-        if (!piece)
-            return false; /* the pool is suspended */
+    if (!store->kind.pieces || atomic_load_explicit(&store->suspended, memory_order_acquire))
+        return false; /* the pieces of a suspended store must not be read: store_check() */
+    for (uintptr_t at = start; at < end && !passing;) {
+        const struct piece *piece = arena_piece(block->heap->arena, at);
         passing = piece->temporary;
+        at = piece->address + piece->size;
     }
     return passing;
 }
