@@ -719,8 +719,10 @@ static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t si
         status = growth_plan(&growth);
         if (!status) {
             status = growth_map(&growth);
+            shared_lock_shared(&heap->arena->mapping);
             mutex_lock(&heap->lock);
             growth_settle_locked(&growth, status);
+            shared_unlock(&heap->arena->mapping);
             if (!status)
                 status = span_take_locked(heap, zone, size, alignment, span);
             mutex_unlock(&heap->lock);
