@@ -82,7 +82,8 @@ static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
     mutex_unlock(&heap->lock);
     if (!stream || stream_is_found(stream))
         return TARN_OK;
-    tarn_status status = retired ? TARN_OK : stream_refuse_capture(stream, "a compaction");
+    tarn_status status =
+        retired ? TARN_OK : stream_refuse_shown(stream, incarnation, "a compaction");
     if (!status)
         status = mark_of_stream(stream, incarnation, &mark);
     if (!status && mark)
