@@ -38,6 +38,7 @@
 #include "base/status.h"
 #include "base/thread/clock.h"
 #include "base/thread/process.h"
+#include "memory/arena/moves.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/help.h"
@@ -283,7 +284,8 @@ static bool helper_alloc(struct pool *pool, struct heap *heap, const struct requ
 }
 
 /* When the default pool has no memory: takes free memory of a pool with `use_on_oom`. The block
- * belongs to that pool for its whole life. Returns its heap, or NULL. */
+ * belongs to that pool for its whole life. Returns its heap, or NULL. From the choice on, no graph
+ * begins to hold such a pool (pool_hold_still()). */
 static struct heap *spare_block_alloc(struct heap *heap, const struct request *request,
                                       uintptr_t *address, size_t *size)
 {
@@ -291,6 +293,8 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     struct heap *found = NULL;
     struct pool *pool = NULL;
     if (!store_is_default(heap->store) || !atomic_load(&heap->arena->pools.helpers))
+        return NULL;
+    if (!move_begin_by(heap->arena, request->until))
         return NULL;
     heaps_sum_helpers(heap->arena);
     size_t count = searches_of(request, searches);
@@ -303,6 +307,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     }
     if (pool)
         atomic_fetch_sub(&pool->visits, 1);
+    move_end(heap->arena);
     return found;
 }
 

@@ -399,8 +399,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
     const struct list *then = &checkpoint->list;
     debug_settles(&pool->store);
-    atomic_fetch_add(&pool->store.holds, 1); /* so that no other pool's request uses free memory
-                                                here meanwhile */
+    pool_hold_still(pool);
     status = list_make(&pool->store, false, &now);
     if (!status)
         status = list_make(&pool->store, true, &own);

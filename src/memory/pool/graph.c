@@ -211,7 +211,10 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
                                                       exists */
     scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
-    atomic_fetch_add(&pool->store.holds, 1);
+    if (store_has(&pool->store, STORE_HELPS))
+        pool_hold_still(pool);
+    else
+        atomic_fetch_add(&pool->store.holds, 1);
     status = scope_begin_capture(pool, found, announce, &scope);
     if (!status) {
         status = announce ? tarn_capture_announce(stream) : tarn_capture_begin(stream, mode);
@@ -245,9 +248,10 @@ tarn_status tarn_pool_hold(tarn_pool *public, void *graph)
     tarn_status status = pool_check(public);
     if (status)
         return status;
-    if (!pool_hold(pool))
+    if (!pool_retain(pool))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the pool's last reference was dropped: it cannot be used");
+    pool_hold_still(pool);
     if (!graph) {
         atomic_fetch_add(&pool->held, 1);
         return TARN_OK;

@@ -13,6 +13,7 @@
 #include "base/thread/clock.h"
 #include "base/thread/process.h"
 #include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
 #include "memory/heap/help.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
@@ -56,6 +57,17 @@ bool pool_hold(struct pool *pool)
         return false;
     atomic_fetch_add(&pool->store.holds, 1);
     return true;
+}
+
+void pool_hold_still(struct pool *pool)
+{
+    struct arena *arena = pool->store.arena;
+    bool alone = !observe_runs_moving();
+    if (alone)
+        move_begin_alone(arena);
+    atomic_fetch_add(&pool->store.holds, 1);
+    if (alone)
+        move_end(arena);
 }
 
 void pool_hold_drop(struct pool *pool)
