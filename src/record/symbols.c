@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -129,8 +130,28 @@ bool symbol_is_own(uint64_t address)
     return own && symbol_base((const void *)(uintptr_t)address) == own;
 }
 
+/* Bytes of stack that libdw is given: it reads a table of lines there, some 160 KiB. */
+#define LIBDW_STACK ((uintptr_t)256 << 10)
+
+/* Whether this thread has so much left. Not on a stack of the program's own, such as a fiber's. */
+static bool has_stack(void)
+{
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t size = 0;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (pthread_getattr_np(pthread_self(), &attributes))
+        return false;
+    int code = pthread_attr_getstack(&attributes, &lowest, &size);
+    (void)pthread_attr_destroy(&attributes);
+    uintptr_t left = here - (uintptr_t)lowest;
+    return !code && here > (uintptr_t)lowest && left < size && left > LIBDW_STACK;
+}
+
 static Dwfl *open_libdw(void)
 {
+    if (!has_stack())
+        return NULL;
     if (!atomic_load(&looked))
         find_libdw();
     Dwfl *dwfl = dw.there ? dw.begin(&dw.callbacks) : NULL;

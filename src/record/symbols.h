@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Names of return addresses of this process: function, file and line if there is debug information
- * and elfutils' libdw is installed; otherwise what the dynamic linker knows. */
+/* Names of return addresses of this process: function, file and line if there is debug information,
+ * elfutils' libdw is installed, and the thread has 256 KiB of its stack left; otherwise what the
+ * dynamic linker knows. */
 #ifndef TARN_RECORD_SYMBOLS_H
 #define TARN_RECORD_SYMBOLS_H
 
