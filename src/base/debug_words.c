@@ -4,6 +4,7 @@
 /* Reads TARN_DEBUG. Owns debug_settings, which is written once, before the first read. */
 #include "base/debug_words.h"
 #include "base/status.h"
+#include "base/variable.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -106,6 +107,6 @@ tarn_status debug_words_parse(const char *text, struct debug_settings *settings)
 
 tarn_status debug_words_read(void)
 {
-    const char *text = secure_getenv("TARN_DEBUG");
+    const char *text = variable_get("TARN_DEBUG");
     return text ? debug_words_parse(text, &debug_settings) : TARN_OK;
 }

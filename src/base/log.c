@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/thread/cancel.h"
 #include "base/thread/quiet.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ static void say(const char *text, size_t size)
 
 static enum log_level level_from_environment(void)
 {
-    const char *wanted = secure_getenv("TARN_LOG");
+    const char *wanted = variable_get("TARN_LOG");
     if (!wanted)
         return LOG_NOTHING;
     if (strcmp(wanted, "errors") == 0)

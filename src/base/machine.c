@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/variable.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -179,7 +180,7 @@ bool machine_memory_get(struct machine_memory *memory)
  * needs the file. */
 bool machine_is_wsl(void)
 {
-    return secure_getenv("WSL_DISTRO_NAME") || exists("/dev/dxg");
+    return variable_get("WSL_DISTRO_NAME") || exists("/dev/dxg");
 }
 
 /* The kernel puts the first thread's stack, where these random bytes are, at the top. */

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 #include "record/stack.h"
 
 #include <stdlib.h>
@@ -215,7 +216,7 @@ tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, b
 
 static tarn_status read_environment_locked(void)
 {
-    const char *text = secure_getenv("TARN_TRACE");
+    const char *text = variable_get("TARN_TRACE");
     tarn_trace_options options;
     bool on = false;
     ticks_init();
@@ -230,7 +231,7 @@ static tarn_status read_environment_locked(void)
 
 void tracing_prepare(void)
 {
-    const char *text = secure_getenv("TARN_TRACE");
+    const char *text = variable_get("TARN_TRACE");
     tarn_trace_options options;
     struct error_before before;
     bool on = false;

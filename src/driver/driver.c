@@ -13,6 +13,7 @@
 #include "base/thread/cancel.h"
 #include "base/thread/lock.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 #include "driver/cuda/cuda.h"
 #include "driver/hip/hip.h"
 #include "driver/host/host.h"
@@ -90,13 +91,13 @@ enum { VENDORS = sizeof vendors / sizeof *vendors };
 /* The name in TARN_DRIVER; NULL: auto. */
 static tarn_status read_wish(const char **wish)
 {
-    const char *name = secure_getenv("TARN_DRIVER");
+    const char *name = variable_get("TARN_DRIVER");
     *wish = NULL;
     if (host_configured()) {
         *wish = "host";
         return TARN_OK;
     }
-    if (!name || !*name || strcmp(name, "auto") == 0)
+    if (!name || strcmp(name, "auto") == 0)
         return TARN_OK;
     bool known = strcmp(name, "host") == 0;
     for (int i = 0; i < VENDORS && !known; i++)

@@ -8,6 +8,7 @@
  * each other's handles. So the versions that the process has loaded of a platform decide which
  * versions of other libraries are opened (releases in the rows). */
 #include "handle/search.h"
+#include "base/variable.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -238,7 +239,7 @@ static bool find_in_toolkit(struct search *search)
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *directory =
-            places[i].variable ? secure_getenv(places[i].variable) : places[i].subdirectory;
+            places[i].variable ? variable_get(places[i].variable) : places[i].subdirectory;
         if (places[i].platform == search->row->platform && directory &&
             find_in(search, directory, strlen(directory),
                     places[i].variable ? places[i].subdirectory : ""))
@@ -259,7 +260,7 @@ tarn_status library_search(const struct library *row, struct loaded *loaded,
     why[0] = '\0';
     if (row->platform != TARN_PLATFORM_ANY)
         look_what_is_loaded(&search);
-    bool found = find_in_path(&search, secure_getenv("TARN_LIBRARY_PATH")) ||
-                 find_loaded(&search) || find_by_the_loader(&search) || find_in_toolkit(&search);
+    bool found = find_in_path(&search, variable_get("TARN_LIBRARY_PATH")) || find_loaded(&search) ||
+                 find_by_the_loader(&search) || find_in_toolkit(&search);
     return found ? TARN_OK : TARN_ERROR_LIBRARY_NOT_FOUND;
 }

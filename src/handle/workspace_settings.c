@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 #include "handle/handle.h"
 
 #include <stdlib.h>
@@ -37,11 +38,11 @@ static int policy_of_environment(void)
     static const char *const names[] = {[TARN_WORKSPACE_CACHED] = "cached",
                                         [TARN_WORKSPACE_PER_CALL] = "per_call",
                                         [TARN_WORKSPACE_LIBRARY] = "library"};
-    const char *text = secure_getenv(POLICY_VARIABLE);
+    const char *text = variable_get(POLICY_VARIABLE);
     for (int i = TARN_WORKSPACE_CACHED; text && i <= TARN_WORKSPACE_LIBRARY; i++)
         if (strcmp(text, names[i]) == 0)
             return i;
-    if (text && *text)
+    if (text)
         log_write(LOG_ERRORS,
                   POLICY_VARIABLE "=%s must be cached, per_call or library; it is ignored", text);
     return TARN_WORKSPACE_CACHED;
@@ -65,11 +66,11 @@ bool workspaces_are_unified(void)
     int now = atomic_load_explicit(&unified, memory_order_relaxed);
     if (now != NOT_ASKED)
         return now;
-    const char *text = secure_getenv(UNIFIED_VARIABLE);
+    const char *text = variable_get(UNIFIED_VARIABLE);
     int asked = text && strcmp(text, "1") == 0;
     if (!atomic_compare_exchange_strong(&unified, &now, asked))
         return now; /* another thread has asked */
-    if (text && *text && !asked && strcmp(text, "0") != 0)
+    if (text && !asked && strcmp(text, "0") != 0)
         log_write(LOG_ERRORS, UNIFIED_VARIABLE "=%s must be 0 or 1; it is ignored", text);
     return asked;
 }
@@ -107,7 +108,7 @@ static long long parse_kib(const char *text)
 static long long read_environment(const struct library *row)
 {
     for (int i = 0; i < 2 && row->workspace_variables[i]; i++) {
-        const char *text = secure_getenv(row->workspace_variables[i]);
+        const char *text = variable_get(row->workspace_variables[i]);
         long long bytes = !text                    ? -1
                           : row->workspace_by_call ? parse_kib(text)
                                                    : parse_groups(text);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 #include "report/start.h"
 #include "report/survey.h"
 
@@ -185,9 +186,9 @@ static void at_exit(void)
 
 tarn_status exit_stats_begin(void)
 {
-    const char *text = secure_getenv("TARN_STATS");
+    const char *text = variable_get("TARN_STATS");
     bool yes = text && strcmp(text, "1") == 0;
-    if (text && *text && !yes && strcmp(text, "0") != 0)
+    if (text && !yes && strcmp(text, "0") != 0)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_STATS=%.64s must be 0 or 1", text);
     atomic_store(&printed, false);
     atomic_store(&wanted, yes);

@@ -16,6 +16,7 @@
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
 #include "base/thread/thread.h"
+#include "base/variable.h"
 #include "device/device.h"
 #include "report/metrics.h"
 #include "report/page.h"
@@ -318,17 +319,10 @@ static bool is_name(const char *name)
     return length > 0 && length < sizeof((struct page_head *)0)->name && digits < length;
 }
 
-/* The value of a variable that is set and not empty; otherwise NULL. */
-static const char *wish(const char *variable)
-{
-    const char *text = secure_getenv(variable);
-    return text && *text ? text : NULL;
-}
-
 static tarn_status read_number(const char *variable, unsigned standard, unsigned least,
                                unsigned most, unsigned *number)
 {
-    const char *text = wish(variable);
+    const char *text = variable_get(variable);
     char *end = NULL;
     *number = standard;
     if (!text)
@@ -345,7 +339,7 @@ static tarn_status read_number(const char *variable, unsigned standard, unsigned
 /* A path from a variable, with the process's number for "%p". */
 static tarn_status read_path(const char *variable, char *path, size_t size)
 {
-    const char *text = wish(variable);
+    const char *text = variable_get(variable);
     size_t length = 0;
     for (; text && *text && length + 24 < size; text++) {
         if (*text != '%')
@@ -372,7 +366,7 @@ static int read_rank(void)
     static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                             "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *text = wish(variables[i]);
+        const char *text = variable_get(variables[i]);
         size_t digits = text ? strspn(text, "0123456789") : 0;
         if (digits && digits < 10 && !text[digits])
             return (int)strtol(text, NULL, 10);
@@ -400,9 +394,9 @@ void metrics_process_get(struct metrics_process *copy)
 
 static tarn_status read_settings_controlled(void)
 {
-    const char *live = wish("TARN_LIVE");
-    settings =
-        (struct settings){.live = live && strcmp(live, "1") == 0, .name = wish("TARN_LIVE_NAME")};
+    const char *live = variable_get("TARN_LIVE");
+    settings = (struct settings){.live = live && strcmp(live, "1") == 0,
+                                 .name = variable_get("TARN_LIVE_NAME")};
     if (live && !settings.live && strcmp(live, "0") != 0)
         return failed(TARN_ERROR_CONFIGURATION,
                       "TARN_LIVE=%.64s must be 0 or 1; TARN_LIVE_NAME sets a name", live);

@@ -15,6 +15,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/tree.h"
+#include "base/variable.h"
 #include "device/device.h"
 #include "driver/loader.h"
 #include "memory/settings/hooks.h"
@@ -344,12 +345,12 @@ static void use_tool(const char *path, void *library)
  * driver is CUDA's or TARN_NVTX demands it. */
 static tarn_status read_wish(const char **path)
 {
-    const char *wish = secure_getenv("TARN_NVTX"), *named = secure_getenv("NVTX_INJECTION64_PATH");
+    const char *wish = variable_get("TARN_NVTX"), *named = variable_get("NVTX_INJECTION64_PATH");
     bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
     *path = NULL;
-    if (wish && *wish && !asked && !refused)
+    if (wish && !asked && !refused)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s must be 0 or 1", wish);
-    if (!refused && named && *named && (asked || driver == &driver_cuda))
+    if (!refused && named && (asked || driver == &driver_cuda))
         *path = named;
     return TARN_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/thread/cancel.h"
+#include "base/variable.h"
 #include "memory/pressure/shortage.h"
 #include "report/snapshot/notes.h"
 #include "report/snapshot/snapshot.h"
@@ -172,8 +173,8 @@ void oom_leave(int device, const char *text, char *where, size_t size)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     char base[3072];
     struct error_before before;
-    const char *folder = secure_getenv("TARN_OOM_SNAPSHOT");
-    if (!folder || !*folder || atomic_load(&files) >= MOST)
+    const char *folder = variable_get("TARN_OOM_SNAPSHOT");
+    if (!folder || atomic_load(&files) >= MOST)
         return;
     unsigned number = atomic_fetch_add(&files, 1);
     if (number >= MOST)

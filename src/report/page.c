@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/quiet.h"
+#include "base/variable.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,8 +42,8 @@ bool page_is_shown(int file)
 
 const char *page_directory(const char *wanted)
 {
-    const char *ways[] = {wanted, secure_getenv("TARN_LIVE_DIRECTORY"),
-                          secure_getenv("XDG_RUNTIME_DIR")};
+    const char *ways[] = {wanted, variable_get("TARN_LIVE_DIRECTORY"),
+                          variable_get("XDG_RUNTIME_DIR")};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (ways[i] && *ways[i])
             return ways[i];

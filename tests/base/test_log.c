@@ -60,6 +60,7 @@ static void test_levels(void **state)
 {
     (void)state;
     assert_string_equal(with(NULL, speak_at_each_level), "");
+    assert_string_equal(with("", speak_at_each_level), "");
     assert_string_equal(with("errors", speak_at_each_level), "tarn: an error, 1\n");
     assert_string_equal(with("info", speak_at_each_level), "tarn: an error, 1\ntarn: news\n");
     assert_string_equal(with("all", speak_at_each_level),

@@ -425,6 +425,7 @@ static void child_without(void)
 static void child_reads_pytorchs(void)
 {
     setenv("TARN_ALLOC_CONF", "pytorch", 1);
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "", 1);        /* as if it were unset */
     setenv("PYTORCH_HIP_ALLOC_CONF", "nonsense", 1); /* the driver is not HIP */
     setenv("PYTORCH_ALLOC_CONF", "leave_free_mb:4", 1);
     expect_use(TARN_OK);
@@ -434,10 +435,10 @@ static void child_reads_pytorchs(void)
 static void child_reads_pytorchs_first(void)
 {
     setenv("TARN_ALLOC_CONF", "pytorch", 1);
-    setenv("PYTORCH_CUDA_ALLOC_CONF", "", 1); /* set, so it wins */
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "leave_free_mb:3", 1);
     setenv("PYTORCH_ALLOC_CONF", "nonsense", 1);
     expect_use(TARN_OK);
-    settings_are("all:default");
+    settings_are("all:default,leave_free_mb:3");
 }
 
 static void child_malformed(void)

@@ -4,6 +4,7 @@
 /* Finds libamdhip64, its entry points and its devices. Owns `hip`, which gets what one thread has
  * found when the driver is chosen. Three major versions are in use. Where they differ, the version
  * that the runtime reports decides. */
+#include "base/variable.h"
 #include "driver/hip/hip.h"
 
 #include <stdio.h>
@@ -127,9 +128,9 @@ static tarn_status find_all(struct hip *found, char *why, size_t size)
  * version. */
 static tarn_status read_wish(const struct hip *found, bool *wanted, char *why, size_t size)
 {
-    const char *value = secure_getenv("TARN_HIP_VMM");
+    const char *value = variable_get("TARN_HIP_VMM");
     *wanted = found->version >= FIRST_TESTED_VIRTUAL_MEMORY;
-    if (!value || !*value)
+    if (!value)
         return TARN_OK;
     *wanted = strcmp(value, "1") == 0;
     if (*wanted || strcmp(value, "0") == 0)

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/thread/lock.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,8 +80,8 @@ static bool parse_number(const char *text, bool units, size_t *number)
 /* The number in a variable that is set and not empty; otherwise `*number` stays. */
 static tarn_status read_variable(const char *name, bool units, size_t *number)
 {
-    const char *text = secure_getenv(name);
-    if (!text || !*text || parse_number(text, units, number))
+    const char *text = variable_get(name);
+    if (!text || parse_number(text, units, number))
         return TARN_OK;
     return failed(TARN_ERROR_CONFIGURATION, "%s=%s is not a number above 0%s", name, text,
                   units ? " of bytes, with an optional K, M, G or T" : "");
@@ -108,7 +109,7 @@ static tarn_status choose_devices(size_t *devices)
     tarn_status status = read_variable("TARN_HOST_DEVICES", false, devices);
     if (!status && *devices > TARN_MAX_DEVICES)
         status = failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_DEVICES=%s is more than %d",
-                        secure_getenv("TARN_HOST_DEVICES"), TARN_MAX_DEVICES);
+                        variable_get("TARN_HOST_DEVICES"), TARN_MAX_DEVICES);
     return status;
 }
 
@@ -122,7 +123,7 @@ static tarn_status choose_memory(size_t *memory)
     if (!status && (*memory % HOST_GRANULE || *memory > SIZE_MAX / 4))
         status = failed(TARN_ERROR_CONFIGURATION,
                         "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
-                        secure_getenv("TARN_HOST_MEMORY"));
+                        variable_get("TARN_HOST_MEMORY"));
     return status;
 }
 

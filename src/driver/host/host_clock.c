@@ -13,6 +13,7 @@
  *
  * Table C is written once, before the device starts. The sums are atomic fields of the device. */
 #include "base/status.h"
+#include "base/variable.h"
 #include "driver/host/host.h"
 
 #include <errno.h>
@@ -148,9 +149,9 @@ static tarn_status costs_read(const char *path, char *text, size_t length, struc
 tarn_status host_costs_start(void)
 {
     static char text[COSTS_ROOM + 1]; /* the caller holds a lock */
-    const char *path = secure_getenv("TARN_HOST_COSTS");
+    const char *path = variable_get("TARN_HOST_COSTS");
     costs_given = false;
-    if (!path || !*path)
+    if (!path)
         return TARN_OK;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     size_t length = 0;

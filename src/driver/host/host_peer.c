@@ -6,6 +6,7 @@
  * the peer. A copy needs neither, as with CUDA's unified addresses. A fill, which stands for a
  * kernel, does. */
 #include "base/status.h"
+#include "base/variable.h"
 #include "driver/host/host.h"
 
 #include <stdlib.h>
@@ -18,9 +19,9 @@ static atomic_uint_fast64_t
 
 tarn_status host_peers_start(void)
 {
-    const char *value = secure_getenv("TARN_HOST_PEERS");
+    const char *value = variable_get("TARN_HOST_PEERS");
     bool none = value && strcmp(value, "none") == 0;
-    if (value && *value && !none && strcmp(value, "all") != 0)
+    if (value && !none && strcmp(value, "all") != 0)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_PEERS=%s: the values are all and none",
                       value);
     possible = !none;

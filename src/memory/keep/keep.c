@@ -13,6 +13,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/variable.h"
 #include "memory/growth/segment.h"
 #include "memory/keep/reader.h"
 #include "memory/keep/seals.h"
@@ -48,7 +49,7 @@ static tarn_status read_options(const tarn_keep_options *given, tarn_keep_option
         sized_read("tarn_keep_options", given ? given : &nothing_special, options, sizeof *options);
     if (status)
         return status;
-    const char *named = options->socket ? options->socket : secure_getenv("TARN_KEEP");
+    const char *named = options->socket ? options->socket : variable_get("TARN_KEEP");
     if (!named || !*named)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "no owner was named: set `socket`, or the variable TARN_KEEP, to the socket "

@@ -7,6 +7,7 @@
  * since a late answer would be taken for that of another request. */
 #include "base/file.h"
 #include "base/status.h"
+#include "base/variable.h"
 #include "memory/keep/keep.h"
 #include "record/ticks.h"
 
@@ -142,7 +143,7 @@ static struct keep_message request_of(const struct keep *keep, enum keep_verb ve
     memcpy(request.name, keep->name, sizeof request.name);
     strncpy(request.driver, driver->name, sizeof request.driver - 1);
     strncpy(request.device, keep->uuid, sizeof request.device - 1);
-    const char *group = secure_getenv("TARN_RUN_GROUP");
+    const char *group = variable_get("TARN_RUN_GROUP");
     if (group && strlen(group) < sizeof request.text)
         memcpy(request.text, group, strlen(group));
     return request;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
+#include "base/variable.h"
 #include "memory/keep/keep.h"
 
 #include <errno.h>
@@ -88,8 +89,8 @@ void keep_begin(void)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     int file;
-    const char *named = secure_getenv("TARN_KEEP");
-    if (!named || !*named)
+    const char *named = variable_get("TARN_KEEP");
+    if (!named)
         return;
     error_attempt_begin(&before);
     (void)keep_pipe(&file);

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "base/variable.h"
 #include "device/device.h"
 #include "memory/settings/hooks.h"
 #include "memory/settings/plan_file.h"
@@ -91,7 +92,7 @@ static tarn_status find_text(const char **source, const char **text)
     static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
                                             "PYTORCH_ALLOC_CONF"};
     *source = OWN_VARIABLE;
-    *text = secure_getenv(OWN_VARIABLE);
+    *text = variable_get(OWN_VARIABLE);
     if (!*text || strcmp(*text, "pytorch") != 0)
         return TARN_OK;
     tarn_status status = device_layer_ready();
@@ -100,7 +101,7 @@ static tarn_status find_text(const char **source, const char **text)
         if (i == 1 && strcmp(driver->name, "hip") != 0)
             continue;
         *source = variables[i];
-        *text = secure_getenv(variables[i]);
+        *text = variable_get(variables[i]);
     }
     return status;
 }
