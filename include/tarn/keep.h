@@ -65,7 +65,7 @@ typedef struct tarn_keep_options {
     tarn_stream stream; /* in whose order adopted blocks are freed and their memory is reused */
     size_t segment;     /* bytes of a segment, a multiple of 2 MiB; 0: 256 MiB. The owner holds one
                            file descriptor for each, and at most 1,024. A larger block has a
-                           segment of its own */
+                           segment of its own; one of blocks up to 1 MiB has a sixteenth */
     unsigned wait_ms;   /* how long to wait for the end of the process that has the pool; with
                            `read`, for a process that makes it */
     bool read;          /* beside the process that has it, only to read: see above */

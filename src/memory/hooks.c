@@ -122,6 +122,7 @@ const struct hooks hooks = {
     .keep_refuse_suspend = keep_refuse_suspend,
     .keep_let_go = keep_let_go,
     .keep_refuse_pointer = keep_refuse_pointer,
+    .keep_is_full = keep_is_full,
     .keep_took_over = keep_took_over,
     .keeps_grant = keeps_grant,
     .give_back = trim_without_waiting,

@@ -417,6 +417,7 @@ static void as_many_segments_as_are_kept_and_one_more(void **state)
     for (unsigned i = 0; i < KEEP_SEGMENTS_MOST; i++)
         blocks[i] = alloc_in(pool, 0, 2 * MIB);
     GIVES(tarn_pool_alloc(pool, 0, 2 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "a larger `segment` (tarn_keep_options) makes fewer of them"));
     OK(tarn_free(blocks[500]));
     OK(tarn_pool_trim(pool, 0));
     blocks[500] = alloc_in(pool, 0, 2 * MIB);

@@ -145,7 +145,7 @@ static void plain_segments_that_do_not_join_are_told_so(void)
         OK(tarn_free(blocks[i]));
     refused(200 * MIB);
     SAYS("264 MiB free in heaps (the largest stretch ");
-    SAYS("TARN_ALLOC_CONF=expandable_segments:True joins it");
+    SAYS("virtual segments join it (the setting segments:virtual, or the pool's `segments`)");
 }
 
 static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)

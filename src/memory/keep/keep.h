@@ -107,6 +107,8 @@ void window_settle(struct keep *keep);
 /* Unmaps a reader's segments that are no longer the owner's, or says whether there are any. */
 tarn_status window_let_go(struct keep *keep);
 bool window_has_old(struct keep *keep);
+/* Whether the pool has as many segments as an owner keeps. */
+bool keep_is_full(const struct store *store);
 /* Whether another process has made the kept pool's segment at this address. */
 bool keep_took_over(const struct store *store, uintptr_t address);
 /* Whether an address is in a pool that this process only reads. If so, writes the pool's name. */

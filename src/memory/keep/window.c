@@ -524,6 +524,15 @@ tarn_status window_export(struct keep *keep, uint64_t offset, int *file)
                   keep->name, keep->path);
 }
 
+bool keep_is_full(const struct store *store)
+{
+    struct keep *keep = keep_of_store(store);
+    mutex_lock(&keep->lock);
+    unsigned count = keep->piece_count;
+    mutex_unlock(&keep->lock);
+    return count == KEEP_SEGMENTS_MOST;
+}
+
 bool keep_took_over(const struct store *store, uintptr_t address)
 {
     struct keep *keep = keep_of_store(store);
@@ -642,13 +651,7 @@ tarn_status keep_segment(const struct store *store, size_t size, uintptr_t *addr
     mutex_lock(&keep->lock);
     const struct keep_piece *piece = enter_locked(keep, UINT64_MAX, size);
     uint64_t offset = piece ? piece->offset : 0;
-    unsigned count = keep->piece_count;
     mutex_unlock(&keep->lock);
-    if (!piece && count == KEEP_SEGMENTS_MOST)
-        return failed(TARN_ERROR_OUT_OF_MEMORY,
-                      "pool %s has %u segments, the most that an owner keeps; a larger `segment` "
-                      "needs fewer",
-                      keep->name, count);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "pool %s has no %zu bytes of addresses left",
                       keep->name, size);

@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/variable.h"
 #include "device/capture.h"
 #include "memory/arena/observe.h"
 #include "memory/arena/owners.h"
@@ -385,6 +386,15 @@ static bool say_too_large(struct text *text, const struct facts *facts)
     return true;
 }
 
+static bool say_kept(struct text *text, const struct facts *facts)
+{
+    if (!store_has(facts->store, STORE_KEPT) || !hooks.keep_is_full(facts->store))
+        return false;
+    say(text, "the pool has as many segments as an owner keeps: a larger `segment` "
+              "(tarn_keep_options) makes fewer of them");
+    return true;
+}
+
 static bool say_limit(struct text *text, const struct facts *facts)
 {
     bool pool = beyond(facts->size, facts->pool_reserved, facts->pool_limit);
@@ -464,12 +474,11 @@ static bool say_segments(struct text *text, const struct facts *facts)
 {
     const struct driver_properties *properties = &facts->arena->device->properties;
     bool can = !facts->store->kind.pieces && !facts->store->allocator.alloc &&
-               properties->virtual_memory && !facts->arena->plain &&
-               memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
+               properties->virtual_memory && !facts->arena->plain;
     if (!can || facts->own_free < facts->size || facts->own_largest >= facts->size)
         return false;
-    say(text,
-        "the free memory would do in one piece: TARN_ALLOC_CONF=expandable_segments:True joins it");
+    say(text, "the free memory would do in one piece: virtual segments join it (the setting "
+              "segments:virtual, or the pool's `segments`)");
     return true;
 }
 
@@ -523,7 +532,7 @@ static bool say_workspaces(struct text *text, const struct facts *facts)
 
 static bool say_live(struct text *text, const struct facts *facts)
 {
-    bool traced = trace_is_on(), left = secure_getenv("TARN_OOM_SNAPSHOT");
+    bool traced = trace_is_on(), left = variable_get("TARN_OOM_SNAPSHOT");
     if (!live_of(facts) || live_of(facts) < facts->reserved / 2 || (traced && left))
         return false;
     say(text, "live blocks %s: run with %s%s%s to see which",
@@ -535,9 +544,10 @@ static bool say_live(struct text *text, const struct facts *facts)
 
 typedef bool (*remedy)(struct text *text, const struct facts *facts);
 
-static const remedy of_requests[] = {say_too_large,  say_limit,   say_machine,    say_paged,
-                                     say_leave_free, say_waiting, say_idle_pool,  say_segments,
-                                     say_tied,       say_foreign, say_workspaces, say_live};
+static const remedy of_requests[] = {say_too_large, say_kept,       say_limit,   say_machine,
+                                     say_paged,     say_leave_free, say_waiting, say_idle_pool,
+                                     say_segments,  say_tied,       say_foreign, say_workspaces,
+                                     say_live};
 static const remedy of_resumes[] = {say_limit,   say_machine,   say_paged,  say_leave_free,
                                     say_waiting, say_idle_pool, say_foreign};
 

@@ -74,6 +74,8 @@ struct hooks {
     tarn_status (*keep_let_go)(const struct store *store);
     /* Fails, and says why, if a pointer is in a pool that is only read. No lock held. */
     tarn_status (*keep_refuse_pointer)(uintptr_t address);
+    /* Whether the kept pool has as many segments as an owner keeps. */
+    bool (*keep_is_full)(const struct store *store);
     /* Whether another process has made the kept pool's segment at this address. */
     bool (*keep_took_over)(const struct store *store, uintptr_t address);
     /* Gives a new peer access to the memory of kept pools. Only `enable_lock` is held. */
