@@ -299,8 +299,8 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
 
 /* Makes exactly those blocks live that were live at the checkpoint, with the same addresses,
  * streams and tags. Device memory is not touched: blocks have whatever contents are there. tarn's
- * own blocks stay as they are now. No other thread may use the pool meanwhile. On failure nothing
- * has changed.
+ * own blocks stay as they are now. No other thread may use the pool meanwhile. Waits for memory of
+ * the device that another thread moves or gives back. On failure nothing has changed.
  *
  * A block allocated since the checkpoint becomes free, even one that a live graph uses. Its memory
  * stays mapped, and the next capture may reuse it while the graph's launches still write to it. So
@@ -385,7 +385,8 @@ TARN_API tarn_status tarn_scope_join(tarn_scope scope);
 TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 
 /* Adds a reference for a graph that uses the pool without a known capture of it. While it lasts,
- * none of the pool's memory is unmapped.
+ * none of the pool's memory is unmapped: the call waits for memory of the device that another
+ * thread moves or gives back.
  *   graph   The vendor's graph (cudaGraph_t, not an executable). The reference lasts until the
  *           graph and every executable made from it later are destroyed and their work has
  *           finished. With NULL it lasts until tarn_pool_unhold(), which drops one such reference:
