@@ -88,10 +88,10 @@ static void memory_begin(void)
     release_start();
 }
 
-static void memory_configured(void)
+static void memory_configured(struct config_named named)
 {
-    arenas_configure();
-    pinned_configure();
+    arenas_configure(named.limit);
+    pinned_configure(named.pinned_limit);
     release_configure();
 }
 

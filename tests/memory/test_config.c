@@ -626,6 +626,19 @@ static void limits_follow_the_settings_that_change_them(void **state)
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 65 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_configuration_set("all:default"));
     CHECK(limit_of(0) == SIZE_MAX && limit_of(1) == SIZE_MAX);
+
+    /* A text that names a limit counts from then on, also with the value that it had. */
+    OK(tarn_device_limit_set(0, 64 * MIB));
+    OK(tarn_configuration_set("all:default"));
+    CHECK(limit_of(0) == SIZE_MAX);
+    OK(tarn_configuration_set("limit_mb:100"));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_configuration_set("leave_free_mb:1,limit_mb:100"));
+    CHECK(limit_of(0) == 100 * MIB);
+    OK(tarn_device_limit_set(0, 64 * MIB));
+    OK(tarn_configuration_set("pinned_limit_mb:9,leave_free_mb:1"));
+    CHECK(limit_of(0) == 64 * MIB);
+    OK(tarn_configuration_set("all:default"));
     nothing_is_left(0);
 }
 

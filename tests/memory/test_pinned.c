@@ -413,6 +413,11 @@ static void the_configuration_sets_them(void)
     }
     OK(tarn_configuration_set("pinned_limit_mb:2"));
     CHECK(pinned_limit() == 2 * MIB);
+    OK(tarn_pinned_limit_set(3 * MIB));
+    OK(tarn_configuration_set("leave_free_mb:0"));
+    CHECK(pinned_limit() == 3 * MIB);
+    OK(tarn_configuration_set("pinned_limit_mb:2"));
+    CHECK(pinned_limit() == 2 * MIB);
     OK(tarn_configuration_set("all:default"));
     settings = pinned_settings();
     CHECK(pinned_limit() == SIZE_MAX && settings.max_cached_size == SIZE_MAX &&

@@ -69,7 +69,9 @@ static inline void pinned_settings_set(const struct pinned_settings *settings)
     pinned_mib(text, sizeof text, "pinned_max_round_threshold_mb", settings->max_round_threshold,
                SIZE_MAX);
     pinned_mib(text, sizeof text, "pinned_max_cached_size_mb", settings->max_cached_size, SIZE_MAX);
+    const size_t limit = pinned_limit(); /* which "all:default" takes away */
     OK(tarn_configuration_set(text));
+    OK(tarn_pinned_limit_set(limit));
 }
 
 /* Checks the invariants, and the counters against the driver's ledger. */

@@ -97,13 +97,13 @@ tarn_status store_check(const struct store *store)
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
-/* Applies a new limit of the settings. If the settings have not changed, a limit that the caller
+/* Applies a limit that the settings have changed, or named again. Otherwise a limit that the caller
  * has set stays. */
-static void arena_configure(struct arena *arena)
+static void arena_configure(struct arena *arena, bool named)
 {
     mutex_lock(&arena->lock);
     size_t limit = config_limit(memory_config(), arena->device->properties.memory);
-    if (limit != arena->configured)
+    if (named || limit != arena->configured)
         arena->configured = arena->limit = limit;
     counters_max_split(&arena->counters, store_max_split(&arena->store));
     counters_max_split(&arena->own, store_max_split(&arena->store));
@@ -112,12 +112,12 @@ static void arena_configure(struct arena *arena)
     mutex_unlock(&arena->lock);
 }
 
-void arenas_configure(void)
+void arenas_configure(bool named)
 {
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = arena_if_used(i);
         if (arena)
-            arena_configure(arena);
+            arena_configure(arena, named);
     }
 }
 
@@ -215,7 +215,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     store_init(&arena->imports, arena, NULL);
     store_is_of(&arena->imports, KIND_VIRTUAL, 0);
     arena->configured = arena->limit;
-    arena_configure(arena);
+    arena_configure(arena, false);
     tarn_status status = arena->store.kind.pieces ? addresses_of_default(arena) : TARN_OK;
     if (!status) {
         *result = arena;
@@ -240,7 +240,8 @@ tarn_status arena_of(struct device *device, struct arena **result)
             status = arena_create(device, &arena);
             if (!status) {
                 atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-                arena_configure(arena); /* settings may have changed before arenas_configure() could
+                arena_configure(arena,
+                                false); /* settings may have changed before arenas_configure() could
                                            find it */
             }
         }

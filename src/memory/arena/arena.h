@@ -335,8 +335,8 @@ tarn_status arena_of(struct device *device, struct arena **arena);
 
 /* The device's arena; NULL if its memory was not used yet. */
 struct arena *arena_if_used(int device);
-/* Applies the settings to every arena. */
-void arenas_configure(void);
+/* Applies the settings to every arena. `named`: a limit also counts if it has not changed. */
+void arenas_configure(bool named);
 
 /* Reserves an arena's addresses if it has none. The arena of a virtual default pool has them from
  * the start, unless it is `plain`. So this is called before memory of another kind needs addresses.

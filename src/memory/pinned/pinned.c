@@ -48,7 +48,7 @@ static void settings_apply(struct pinned_settings settings)
 }
 
 /* Applies settings that the configuration has changed. Others stay as calls have set them. */
-void pinned_configure(void)
+void pinned_configure(bool named)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
     if (!atomic_load(&follows_settings))
@@ -64,7 +64,7 @@ void pinned_configure(void)
         .max_cached_size = now->pinned_max_cached_size,
     });
     mutex_lock(&pinned.lock);
-    if (now->pinned_limit != seen->pinned_limit)
+    if (named || now->pinned_limit != seen->pinned_limit)
         pinned.limit = now->pinned_limit;
     mutex_unlock(&pinned.lock);
     seen = now;
@@ -80,7 +80,7 @@ static void pinned_register(void)
     pthread_condattr_destroy(&attributes);
     device_on_shutdown(pinned_shutdown);
     atomic_store(&follows_settings, true);
-    pinned_configure();
+    pinned_configure(false);
     atomic_store_explicit(&pinned.used, true, memory_order_release);
 }
 

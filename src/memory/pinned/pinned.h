@@ -53,8 +53,8 @@ bool pinned_free(void *pointer, tarn_status *status);
 /* Records that work on a stream uses the live block that contains `pointer`. */
 tarn_status pinned_record_stream(const void *pointer, tarn_stream stream);
 
-/* Applies changed settings. */
-void pinned_configure(void);
+/* Applies changed settings. `named`: the limit also counts if it has not changed. */
+void pinned_configure(bool named);
 
 /* Whether any address of a range, which does not wrap, is pinned memory of tarn. */
 bool pinned_overlaps(uintptr_t start, size_t size);

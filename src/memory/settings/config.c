@@ -134,15 +134,15 @@ static void tell_log(const struct memory_config *now)
     }
 }
 
-/* Releases the lock, and reports what was changed under it. */
-static void unlock_and_tell(const struct memory_config *before)
+/* Releases the lock, and reports what was changed under it, or named again. */
+static void unlock_and_tell(const struct memory_config *before, struct config_named named)
 {
     const struct memory_config *now = memory_config();
     mutex_unlock(&config_lock);
-    if (now == before)
-        return;
-    tell_log(now);
-    hooks.configured();
+    if (now != before)
+        tell_log(now);
+    if (now != before || named.limit || named.pinned_limit)
+        hooks.configured(named);
 }
 
 tarn_status memory_config_ready(void)
@@ -158,7 +158,7 @@ tarn_status memory_config_ready(void)
     const struct memory_config *before = memory_config();
     if (!atomic_load_explicit(&is_read, memory_order_relaxed))
         status = read_environment_locked(source, text);
-    unlock_and_tell(before);
+    unlock_and_tell(before, (struct config_named){false, false});
     return status;
 }
 
@@ -183,10 +183,29 @@ static tarn_status config_check(void)
     return status ? status : memory_config_ready();
 }
 
+/* Which limits a text names that has changed `before` to `after`: those that it would have set
+ * whatever they were. */
+static struct config_named limits_named(const char *text, const struct memory_config *fixed,
+                                        const struct memory_config *before,
+                                        const struct memory_config *after)
+{
+    struct memory_config other = *before;
+    other.limit = !other.limit;
+    other.per_process_memory_fraction = !other.per_process_memory_fraction;
+    other.pinned_limit = !other.pinned_limit;
+    (void)config_parse("", text, fixed, &other);
+    return (struct config_named){
+        .limit = other.limit == after->limit ||
+                 other.per_process_memory_fraction == after->per_process_memory_fraction,
+        .pinned_limit = other.pinned_limit == after->pinned_limit,
+    };
+}
+
 tarn_status tarn_configuration_set(const char *text)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct memory_config config, fixed;
+    struct config_named named = {false, false};
     if (!text)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "text is NULL");
     tarn_status status = config_check();
@@ -195,10 +214,13 @@ tarn_status tarn_configuration_set(const char *text)
     mutex_lock(&config_lock);
     const struct memory_config *before = memory_config();
     config = *before;
-    status = config_parse("tarn_configuration_set()", text, fixed_locked(&fixed), &config);
+    const struct memory_config *constant = fixed_locked(&fixed);
+    status = config_parse("tarn_configuration_set()", text, constant, &config);
     if (!status)
         status = publish_locked("tarn_configuration_set()", &config);
-    unlock_and_tell(before);
+    if (!status)
+        named = limits_named(text, constant, before, &config);
+    unlock_and_tell(before, named);
     return status;
 }
 

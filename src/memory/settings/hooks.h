@@ -21,13 +21,19 @@ struct pinned_pool;
 struct store;
 struct use;
 
+/* Which limits a text of settings has named, itself or by all:default. They count from then on,
+ * whatever a function has set. */
+struct config_named {
+    bool limit, pinned_limit;
+};
+
 struct hooks {
     /* Called once, before the first call on memory continues. */
     void (*begin)(void);
 
-    /* Called after the settings have changed, in the thread that changed them, with no lock held.
-     * Applies memory_config() to what depends on it. */
-    void (*configured)(void);
+    /* Called after the settings have changed, or a limit was named again, in the thread that did
+     * it, with no lock held. Applies memory_config() to what depends on it. */
+    void (*configured)(struct config_named named);
     /* Destroys pools that have ended, with their pinned memory. Called before pinned memory is
      * given back, counted or refused. No lock held. */
     void (*collect_pools)(void);
