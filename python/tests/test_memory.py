@@ -200,6 +200,52 @@ def test_pinned_memory_has_a_buffer():
     assert len(tarn.pinned(0).buffer) == 0
 
 
+def pinned_bytes():
+    from tarn import _c
+    from tarn._library import lib
+    found = _c.tarn_pinned_stats(size=ctypes.sizeof(_c.tarn_pinned_stats))
+    assert lib.tarn_pinned_stats_get(ctypes.byref(found)) == 0
+    return found.requested_bytes.current
+
+
+@pytest.mark.parametrize("of", ["memoryview", "numpy.frombuffer", "numpy.asarray"])
+def test_pinned_memory_outlives_what_is_made_of_it(of):
+    numpy = pytest.importorskip("numpy")
+    before = pinned_bytes()
+    with tarn.pinned(5000) as block:
+        made = (memoryview(block.buffer).cast("B") if of == "memoryview" else
+                numpy.frombuffer(block.buffer, "u1") if of == "numpy.frombuffer" else numpy.asarray(block))
+        made[:4] = numpy.frombuffer(b"mine", "u1")
+    assert block.ptr == 0 and "freed" in repr(block) and pinned_bytes() == before + 5000
+    other = tarn.pinned(5000)
+    other.buffer[:4] = b"else"
+    assert bytes(made[:4]) == b"mine"
+    block.close()
+    other.close()
+    assert pinned_bytes() == before + 5000
+    part = made[:4]
+    del made
+    assert pinned_bytes() == before + 5000
+    del part
+    assert pinned_bytes() == before
+
+
+def test_a_buffer_of_pinned_memory_outlives_a_shutdown(python):
+    assert python("""
+        import copy, tarn
+        block = tarn.pinned(1 << 20)
+        view = memoryview(block.buffer).cast("B")
+        view[0] = 7
+        block.close()
+        tarn.shutdown()
+        print(view[0])
+        try:
+            copy.deepcopy(view.obj)
+        except TypeError as error:
+            print("cannot be copied" in str(error))
+        """) == "7\nTrue\n"
+
+
 def test_shutdown_ends_it(python):
     assert python("""
         import tarn

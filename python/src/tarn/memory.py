@@ -90,7 +90,9 @@ class Block(Owning):
         self._size = max(self._size, int(size))
 
     def close(self, stream: StreamLike = None) -> None:
-        """Frees the block; after the work that is queued on `stream` too, if one is given. Nothing happens the second time."""
+        """Frees the block; after the work that is queued on `stream` too, if one is given. Nothing happens the second time.
+
+        Arrays of it, also those that other libraries have made, must not be used afterwards."""
         pointer, self._pointer = self._pointer, 0
         if not pointer:
             return
@@ -269,20 +271,36 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
     return Block(pointer.value or 0, int(size), index, value)
 
 
+class _PinnedMemory(Owning):
+    """Memory of a pinned block. The block has it until close(), and each buffer of the block as long as the buffer lives: the last frees it."""
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+        self.failures: List[int] = []
+
+    def __del__(self) -> None:
+        status = lib.tarn_free(self.pointer)
+        if status:
+            self.failures.append(status)
+
+
 class PinnedBlock(Owning):
-    """Page-locked memory of the host, which is freed when the object is closed or collected. `buffer` is its memory for Python:
-    `numpy.frombuffer(block.buffer, dtype="f4")`."""
+    """Page-locked memory of the host. `buffer` is its memory for Python: `numpy.frombuffer(block.buffer, dtype="f4")`.
+
+    The memory is freed when the block is closed or collected and no buffer is alive: what is made of one keeps it."""
 
     def __init__(self, size: int, stream: StreamLike = None) -> None:
         pointer = c_void_p()
         value = _c.TARN_STREAM_CURRENT if stream is None else stream_value(stream)
         check(lib.tarn_pinned_alloc(value, size, byref(pointer)))
-        self._pointer, self._size = pointer.value or 0, int(size)
+        self._memory: Optional[_PinnedMemory] = _PinnedMemory(pointer.value or 0)
+        self._size = int(size)
 
     @property
     def ptr(self) -> int:
         """The address; 0 after close()."""
-        return self._pointer
+        memory = self._memory
+        return memory.pointer if memory else 0
 
     @property
     def nbytes(self) -> int:
@@ -291,26 +309,29 @@ class PinnedBlock(Owning):
 
     @property
     def buffer(self) -> "ctypes.Array[ctypes.c_char]":
-        """The memory, writable. Objects that are made of it keep the block alive."""
-        if not self._pointer and self._size:
+        """The memory, writable. It stays until the buffer and all objects that are made of it are gone, also after close()."""
+        memory = self._memory  # another thread may close the block meanwhile
+        if memory is None and self._size:
             raise ValueError("the block was freed")
-        array = (ctypes.c_char * self._size).from_address(self._pointer) if self._pointer else (ctypes.c_char * 0)()
-        array._block = self  # type: ignore[attr-defined]
+        array = (ctypes.c_char * self._size).from_address(memory.pointer) if memory and memory.pointer else (ctypes.c_char * 0)()
+        array._memory = memory  # type: ignore[attr-defined]
         return array
 
     @property
     def __array_interface__(self) -> Dict[str, Any]:
-        self.buffer  # refuses a freed one
-        return {"shape": (self._size,), "typestr": "|u1", "data": (self._pointer, False), "version": 3}
+        return {"shape": (self._size,), "typestr": "|u1", "data": self.buffer, "version": 3}  # NumPy keeps what `data` is
 
     def record_stream(self, stream: StreamLike) -> None:
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
-        check(lib.tarn_record_stream(self._pointer, stream_value(stream)))
+        check(lib.tarn_record_stream(self.ptr, stream_value(stream)))
 
     def close(self) -> None:
-        """Frees the block. Nothing happens the second time."""
-        pointer, self._pointer = self._pointer, 0
-        check(lib.tarn_free(pointer))
+        """Frees the block, as soon as no buffer of it is alive. Nothing happens the second time."""
+        memory, self._memory = self._memory, None
+        failures = memory.failures if memory else []
+        del memory  # frees it, unless a buffer has it
+        for status in failures:
+            check(status)
 
     def __len__(self) -> int:
         return self._size
@@ -322,12 +343,8 @@ class PinnedBlock(Owning):
                  traceback: Optional[TracebackType]) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_pointer", 0):
-            lib.tarn_free(self._pointer)
-
     def __repr__(self) -> str:
-        return f"<tarn.PinnedBlock of {self._size} bytes{f' at {self._pointer:#x}' if self._pointer else ', freed'}>"
+        return f"<tarn.PinnedBlock of {self._size} bytes{f' at {self.ptr:#x}' if self.ptr else ', freed'}>"
 
 
 def pinned(size: int, *, stream: StreamLike = None) -> PinnedBlock:
