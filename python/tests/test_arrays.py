@@ -50,6 +50,38 @@ def test_a_capsule_that_nobody_takes_gives_the_block_back():
         assert tarn.memory_allocated() == before
 
 
+def refusal(consume):
+    """The error of a consumer of DLPack that fails in C while it has the capsule, as text: a traceback would keep the memory."""
+    try:
+        consume()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_a_consumer_that_refuses_says_why_and_has_nothing(monkeypatch):
+    before, ignored = tarn.memory_allocated(), []
+    monkeypatch.setattr("sys.unraisablehook", lambda what: ignored.append(str(what.exc_value)))
+    assert refusal(lambda: numpy.from_dlpack(tarn.alloc(8).view((4,), "bfloat16"))).endswith(": Unsupported dtype in DLTensor.")
+    assert tarn.memory_allocated() == before
+    block = tarn.alloc(1000)
+    for _ in range(3):
+        assert "TypeError: int() argument" in refusal(lambda: int(block.__dlpack__()))
+    array = numpy.from_dlpack(block)
+    assert "TypeError: int() argument" in refusal(lambda: int(block.view((5,), "<i8").__dlpack__(max_version=(1, 0))))
+    ctypes.memset(block.ptr, 7, 1000)
+    del block
+    assert tarn.memory_allocated() > before and (array == 7).all()
+    del array
+    assert tarn.memory_allocated() == before and not ignored
+
+
+def test_a_consumer_that_refuses_and_has_the_block_alone_gives_it_back(monkeypatch):
+    before, ignored = tarn.memory_allocated(), []
+    monkeypatch.setattr("sys.unraisablehook", lambda what: ignored.append(str(what.exc_value)))
+    assert "SystemError" in refusal(lambda: int(tarn.alloc(1000).__dlpack__()))
+    assert tarn.memory_allocated() == before and ["PyCapsule" in text for text in ignored] == [True]
+
+
 def test_the_host_waits_for_the_stream_before_it_reads():
     """DLPack's consumer is the CPU here, so that queued work must have run when it has the array."""
     from tarn import _c  # noqa: F401

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from ._library import lib
 from .devices import Device, Stream
-from .errors import check
+from .errors import Owning, check
 
 if TYPE_CHECKING:
     from .memory import Block
@@ -48,7 +48,18 @@ class _ManagedVersioned(Structure):
                 ("tensor", _Tensor)]
 
 
-# Tensors that consumers have, by the address of the structure, until they call the deleter: the structure, its shape, the view.
+class Taken(Owning):
+    """What the consumers of a block share. It gets the block's memory if the block's object is collected before they are done."""
+
+    def __init__(self) -> None:
+        self.pointer, self.lease = 0, None  # type: int, Optional[Stream]
+
+    def __del__(self) -> None:
+        if self.pointer:
+            lib.tarn_free(self.pointer)
+
+
+# Tensors that consumers have, by the address of the structure, until they call the deleter: the structure, its shape, what keeps the memory.
 _held: Dict[int, Tuple[Any, ...]] = {}
 
 
@@ -64,16 +75,22 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, [c_void_p, c_char_p]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = c_void_p, [c_void_p, c_char_p]
+_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes looks for an exception after each call
+_raise_pending.restype = c_void_p
 
 
 def _forget(capsule: int) -> None:
     """Runs when a capsule is collected. A capsule that nobody took still has its first name. A consumer renames it, and calls the deleter later."""
-    for name in (b"dltensor", b"dltensor_versioned"):
-        if _is_valid(capsule, name):
-            _drop(_pointer(capsule, name))
+    try:
+        _raise_pending()  # that of a consumer that fails: nothing can be done beside it
+    finally:
+        for name in (b"dltensor", b"dltensor_versioned"):
+            if _is_valid(capsule, name):
+                _drop(_pointer(capsule, name))
 
 
 _destructor = CFUNCTYPE(None, c_void_p)(_forget)
+
 
 def type_of(typestr: str) -> Tuple[_DataType, int]:
     """DLPack's type, and the bytes of an element, of a type string of NumPy's, or of a name as "bfloat16"."""
@@ -112,12 +129,14 @@ def order(block: "Block", stream: Any) -> None:
             check(lib.tarn_record_stream(block.ptr, consumer.value))
 
 
-def capsule(owner: Any, device: int, address: int, shape: Tuple[int, ...], code: _DataType,
-            max_version: Optional[Tuple[int, int]]) -> Any:
-    """A capsule that keeps `owner` until its consumer is done."""
+def capsule(block: "Block", address: int, shape: Tuple[int, ...], code: _DataType, max_version: Optional[Tuple[int, int]]) -> Any:
+    """A capsule that keeps the memory of `block` until its consumer is done.
+
+    The block has it too. ctypes prints and drops an exception that is pending when the destructor returns, so a consumer that refuses the
+    capsule must not be the last to have it: its own exception would be lost."""
     lengths = (c_int64 * max(len(shape), 1))(*shape)
     strides = (c_int64 * max(len(shape), 1))()
-    kind, index = device_of(Device(device))
+    kind, index = device_of(block.device)
     tensor = _Tensor(address or None, _Device(kind, index), len(shape), code, lengths, None, 0)
     is_versioned = max_version is not None and max_version[0] >= 1
     managed: Any = _ManagedVersioned(1, 0, None, _release, 0, tensor) if is_versioned else _Managed(tensor, None, _release)
@@ -126,5 +145,6 @@ def capsule(owner: Any, device: int, address: int, shape: Tuple[int, ...], code:
         strides[i], step = step, step * shape[i]
     managed.tensor.strides = strides
     where = ctypes.addressof(managed)
-    _held[where] = (managed, lengths, strides, owner)
-    return _new(where, b"dltensor_versioned" if is_versioned else b"dltensor", ctypes.cast(_destructor, c_void_p))
+    _held[where] = (managed, lengths, strides, vars(block).setdefault("_taken", Taken()))
+    made = block._capsule = _new(where, b"dltensor_versioned" if is_versioned else b"dltensor", ctypes.cast(_destructor, c_void_p))
+    return made

@@ -40,6 +40,9 @@ class Block(Owning):
     before. So say `record_stream()` for each other stream whose work uses the block. Other libraries take a block through
     `__cuda_array_interface__` or `__dlpack__`, as bytes, or as an array by `view()`."""
 
+    _taken: Optional[dlpack.Taken] = None  # once it was given to a consumer of DLPack
+    _capsule: Any = None  # the newest of such
+
     def __init__(self, pointer: int, size: int, device: int, stream: int) -> None:
         self._pointer = pointer
         self._size = size
@@ -135,7 +138,10 @@ class Block(Owning):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", 0):
+        if self._taken is not None:
+            self._capsule = None
+            self._taken.pointer, self._taken.lease = self._pointer, self._lease
+        elif getattr(self, "_pointer", 0):
             lib.tarn_free(self._pointer)
 
     def __repr__(self) -> str:
@@ -196,7 +202,7 @@ class View:
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("tarn makes no copies: take the array as it is, and copy it there")
         dlpack.order(self.block, stream)
-        return dlpack.capsule(self, self.block._device, self.ptr, self.shape, self._code, max_version)
+        return dlpack.capsule(self.block, self.ptr, self.shape, self._code, max_version)
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         return dlpack.device_of(self.block.device)

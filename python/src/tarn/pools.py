@@ -164,7 +164,7 @@ class SealedBlock(Block):
         self._lease = None
 
     def __del__(self) -> None:
-        pass
+        self._capsule = None
 
     def free(self, stream: StreamLike = None) -> None:
         """Frees the block: no successor finds it."""
