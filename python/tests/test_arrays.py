@@ -100,7 +100,7 @@ def test_views_are_checked():
     for shape, dtype, offset in (((26,), "<f4", 0), ((1,), "<f4", 2), ((2, -1), "<f4", 0), ((1,), "<f4", 100), ((1,), "<f4", -4)):
         with pytest.raises(ValueError):
             block.view(shape, dtype, offset)
-    for dtype in (">f4", "O", "<f3", "", "<U4"):
+    for dtype in (">f4", "O", "<f3", "", "<U4", "f1", "|b8", "<c2", "<c4", "<i16"):
         with pytest.raises(ValueError, match="type string"):
             block.view((1,), dtype)
     assert block.view((25,), "<f4").ptr == block.ptr

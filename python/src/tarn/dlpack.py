@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .memory import Block
 
 _DEVICE_TYPES = {"host": 1, "cuda": 2, "hip": 10}  # kDLCPU, kDLCUDA, kDLROCM
-_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLComplex, kDLBool
+#: kDLInt, kDLUInt, kDLFloat, kDLComplex, kDLBool, and the bytes that NumPy has of each.
+_KINDS = {"i": (0, (1, 2, 4, 8)), "u": (1, (1, 2, 4, 8)), "f": (2, (2, 4, 8, 16)), "c": (5, (8, 16)), "b": (6, (1,))}
 #: Types that NumPy has no string for, by the names that ml_dtypes and PyTorch give them: kDLBfloat, kDLFloat8_... and their bits.
 NAMED = {"bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
           "float8_e8m0fnu": (14, 8)}
@@ -98,11 +99,12 @@ def type_of(typestr: str) -> Tuple[_DataType, int]:
         code, bits = NAMED[typestr]
         return _DataType(code, bits, 1), bits // 8
     match = re.fullmatch(r"[<|=]?([iufcb])(\d+)", typestr)
+    kind, sizes = _KINDS[match.group(1)] if match else (0, ())
     size = int(match.group(2)) if match else 0
-    if match is None or size not in (1, 2, 4, 8, 16):
+    if size not in sizes:
         raise ValueError(f'no type string of a number in this machine\'s byte order: {typestr!r}; "<f4" is one, and so is '
                          '"bfloat16"')
-    return _DataType(_KINDS[match.group(1)], 8 * size, 1), size
+    return _DataType(kind, 8 * size, 1), size
 
 
 def device_of(device: Device) -> Tuple[int, int]:
