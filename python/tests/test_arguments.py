@@ -85,6 +85,39 @@ def test_errors_name_the_argument(name):
     assert tarn.limit() == before
 
 
+TEXTS = {
+    "name": [lambda text: tarn.region(text).__enter__(), lambda text: tarn.Sleeper(text, commit=int, wake=int),
+             lambda text: tarn.set_pool_tag(tarn.Pool(), text)],
+    "text": [tarn.configure],
+    "tag": [lambda text: tarn.alloc(1, tag=text), lambda text: tarn.Range(2 << 20, tag=text)],
+    "library": [tarn.handle, tarn.Lease, tarn.prewarm, tarn.trim_handles, tarn.workspace, tarn.handle_stats],
+    "discard": [lambda text: tarn.sleep(discard=[text])],
+    "path": [tarn.dump_snapshot, tarn.report, lambda path: tarn.Pool().save(path), lambda path: tarn.Pool().load(path)],
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_text_is_cut_at_a_nul(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = tarn.configuration()
+    for call in TEXTS[name]:
+        with pytest.raises(ValueError, match=f"^{name}: a NUL is in"):
+            call("limit_mb:100\0b")
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            call(5)
+    assert tarn.configuration() == before and not list(tmp_path.iterdir()) and tarn.sleep_state() == "awake"
+
+
+def test_an_object_of_another_kind_is_refused_by_the_arguments_name():
+    for name, call in (("pool", lambda one: tarn.alloc(1, pool=one)), ("pool", lambda one: tarn.set_pool_tag(one, "a")),
+                       ("pool", lambda one: tarn.Sleeper("a", commit=int, wake=int, pool=one)), ("pool", lambda one: tarn.Range(2 << 20, pool=one)),
+                       ("pool", lambda one: tarn.Registration(one, int, int)), ("other", tarn.Stream().wait),
+                       ("block", lambda one: tarn.Pool().seal(one, "a"))):
+        for one in (5, "a", tarn.Device(0)):
+            with pytest.raises(TypeError, match=f"^{name}: a tarn.* is wanted, not "):
+                call(one)
+
+
 def test_what_is_an_integer_is_taken():
     class Index:
         def __index__(self):

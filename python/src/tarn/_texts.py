@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Checks texts and bytes before they are passed to C, which reads a text up to its first NUL."""
+"""Checks arguments that are no integers before they are passed to C, which reads a text up to its first NUL."""
 
 import os
-from typing import Any
+from typing import Any, Type, TypeVar
+
+_T = TypeVar("_T")
 
 
 def _of(name: str, kind: str, value: Any) -> TypeError:
@@ -37,3 +39,10 @@ def binary(name: str, value: Any) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise _of(name, "a bytes object", value)
     return bytes(value)
+
+
+def instance(name: str, kind: Type[_T], value: Any) -> _T:
+    """An argument that is an object of this package."""
+    if not isinstance(value, kind):
+        raise _of(name, f"a tarn.{kind.__name__}", value)
+    return value

@@ -5,13 +5,14 @@
 
 from ctypes import byref, c_size_t, create_string_buffer
 
+from . import _texts
 from ._library import lib
 from .errors import check
 
 
 def configure(text: str) -> None:
     """Changes the settings that `text` names, for the whole process: `tarn.configure("compaction:on_oom")`."""
-    check(lib.tarn_configuration_set(text.encode()))
+    check(lib.tarn_configuration_set(_texts.text("text", text)))
 
 
 def configuration() -> str:

@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
 from typing import Any, NamedTuple, Optional, Union
 from weakref import WeakValueDictionary
 
-from . import _c
+from . import _c, _texts
 from ._entered import Enterable, Entry, guards
 from ._integers import integer
 from ._library import lib
@@ -251,7 +251,7 @@ class Stream(Owning, Enterable):
 
     def wait(self, other: Union["Event", "Stream"]) -> None:
         """Work queued from now on waits for an event, or for what another stream has queued so far."""
-        event = other.record() if isinstance(other, Stream) else other
+        event = other.record() if isinstance(other, Stream) else _texts.instance("other", Event, other)
         check(lib.tarn_stream_wait(self.value, event.pointer))
 
     def close(self) -> None:

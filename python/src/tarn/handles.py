@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Dict, List, NamedTuple, Optional, Tuple, Type
 
-from . import _c
+from . import _c, _texts
 from ._entered import guards
 from ._library import lib
 from .devices import DeviceLike, StreamLike, device_index, lease_of, stream_value
@@ -44,7 +44,7 @@ def libraries() -> List[LibraryInfo]:
 def _number(name: str) -> int:
     number = c_int()
     try:
-        check(lib.tarn_library_find(name.encode(), byref(number)))
+        check(lib.tarn_library_find(_texts.text("library", name), byref(number)))
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f'{error}; tarn.libraries() lists the names, "cublas" is one') from None
     return number.value

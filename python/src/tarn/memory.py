@@ -6,10 +6,11 @@
 import ctypes
 import operator
 from ctypes import byref, c_int, c_size_t, c_uint16, c_uint64, c_void_p, sizeof
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Sequence, Tuple, Type
 
-from . import _c, dlpack
+from . import _c, _texts, dlpack
 from ._entered import Entry, guards, scopes
 from ._integers import integer
 from ._library import lib
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
 _ON_DEVICE = "device memory cannot be read by the host: copy it by CuPy, PyTorch or Numba"
 
 
-def tag_number(text: Optional[str]) -> int:
-    """The number of a tag; 0 for none."""
+def tag_number(text: Optional[str], name: str = "tag") -> int:
+    """The number of a tag; 0 for none. `name` is that of the argument."""
     if text is None or text == "":
         return 0
-    if not isinstance(text, str):
-        raise TypeError(f"tag: a string is wanted, not {text!r:.100}")
     tag = c_uint16()
-    check(lib.tarn_tag_intern(text.encode(), byref(tag)))
+    check(lib.tarn_tag_intern(_texts.text(name, text), byref(tag)))
     return tag.value
 
 
@@ -252,6 +251,12 @@ def nanoseconds_of(wait: Optional[float]) -> int:
     return max(1, int(min(wait, 1e9) * 1e9)) if wait else _c.TARN_NO_WAIT
 
 
+@lru_cache(maxsize=None)
+def _pool_class() -> Type["Pool"]:
+    from .pools import Pool  # which imports this module
+    return Pool
+
+
 def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None,
           pool: Optional["Pool"] = None, wait: Optional[float] = None) -> Block:
     """Allocates `size` bytes for work on `stream`.
@@ -259,8 +264,9 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
     By default on the current device, for its current stream, from the pool of the innermost `with`. `tag` names the block in statistics,
     snapshots and reports. `wait` bounds the seconds that it waits for work and for other threads, 0: not at all; where more might have
     helped, it raises NotReadyError."""
-    if pool is not None and not pool.pointer:
-        raise InvalidArgumentError("alloc: the pool was closed")
+    if pool is not None:
+        if not _texts.instance("pool", _pool_class(), pool).pointer:
+            raise InvalidArgumentError("alloc: the pool was closed")
     of_thread = device is None and pool is None and guards.is_idle()  # as nearly always
     index = index_of_thread() if of_thread else device_index(pool.device if pool is not None and device is None else device)
     value = stream_value(stream, index) if stream is not None else value_of_thread(index) if of_thread else current_value(index)

@@ -240,6 +240,7 @@ class Pool(Owning, Enterable):
             if data or view.ptr != block.ptr:
                 raise ValueError("a view is sealed if it begins where its block begins, and without other data")
             data = array_data(view.typestr, view.shape)
+        _texts.instance("block", Block, block)
         if len(data) > _DATA_BYTES:
             raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
         if block.ptr and tuple(self.id) != (block.info.pool.first, block.info.pool.second):
@@ -257,12 +258,14 @@ class Pool(Owning, Enterable):
         """Writes the sealed blocks of a kept pool to a file: their names, data, contents and checksums. A file that was there is replaced
         only when all of it is written, also where several threads or processes save to one path: the last one's stays. Of a link the
         target is replaced. SystemCallError for what is not a regular file, BusyError beside another save of this pool."""
+        _texts.path("path", path)
         with replacing(path) as file:
             check(lib.tarn_pool_save(self.pointer, file.fileno()))
 
     def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Allocates the blocks of such a file in this kept pool, and seals them: sealed() finds them by their names. InvalidArgumentError if
         the file is broken or the pool has a block of such a name; then the pool has none of them."""
+        _texts.path("path", path)
         with open(path, "rb") as file:
             check(lib.tarn_pool_load(self.pointer, file.fileno()))
 

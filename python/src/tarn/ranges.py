@@ -7,7 +7,7 @@ from ctypes import byref, c_void_p, sizeof
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Optional, Type
 
-from . import _c
+from . import _c, _texts
 from ._integers import integer
 from ._library import lib
 from .devices import Device, StreamLike, stream_value
@@ -36,9 +36,7 @@ class Range(Owning):
     closed or collected, after the work of the streams that its pages were committed for."""
 
     def __init__(self, nbytes: int, *, page: int = 0, pool: Optional[Pool] = None, tag: Optional[str] = None) -> None:
-        if pool is not None and not isinstance(pool, Pool):
-            raise TypeError(f"pool: a tarn.Pool is wanted, not {pool!r:.100}")
-        if pool is not None and not pool.pointer:
+        if pool is not None and not _texts.instance("pool", Pool, pool).pointer:
             raise InvalidArgumentError("Range: the pool was closed")
         options = _c.tarn_range_options(size=sizeof(_c.tarn_range_options), pool=pool.pointer if pool is not None else None,
                                         page=integer("page", page), tag=tag_number(tag))

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, memmove, sizeof
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
-from . import _c
+from . import _c, _texts
 from ._integers import integer
 from ._library import lib
 from .errors import BusyError, Callbacks, InvalidArgumentError, Owning, check
@@ -58,7 +58,7 @@ class Sleeper(Owning):
     def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
                  cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
                  device: Optional[int] = None) -> None:
-        if pool is not None and not pool.pointer:
+        if pool is not None and not _texts.instance("pool", Pool, pool).pointer:
             raise InvalidArgumentError("Sleeper: the pool was closed")
         types: Dict[str, Any] = {field[0]: field[1] for field in _c.tarn_sleeper_options._fields_}
         # ctypes would pass a copy of the buffer for the reason as a c_char_p.
@@ -84,9 +84,9 @@ class Sleeper(Owning):
         self._callbacks: List[Any] = []
         self._pool = pool
         self.name = name
-        options = _c.tarn_sleeper_options(size=sizeof(_c.tarn_sleeper_options), name=name.encode(), device=-1 if device is None else device,
-                                          pool=pool.pointer if pool else None, prepare=failing(prepare, "prepare"),
-                                          commit=failing(commit, "commit"), wake=failing(wake, "wake"))
+        options = _c.tarn_sleeper_options(size=sizeof(_c.tarn_sleeper_options), name=_texts.text("name", name),
+                                          device=-1 if device is None else device, pool=pool.pointer if pool else None,
+                                          prepare=failing(prepare, "prepare"), commit=failing(commit, "commit"), wake=failing(wake, "wake"))
         for field, function, result in (("cancel", cancel, lambda _: None), ("held", held, lambda bytes: integer("held", bytes))):
             if function is not None:
                 guarded = _callbacks.guard(lambda _, function=function, result=result: result(function()), lambda *_: 0)
@@ -120,7 +120,7 @@ class Registration(Owning):
 
     def __init__(self, pool: Pool, register: Callable[[], Any], deregister: Callable[[], Any], *, name: str = "a registration",
                  prepare: Optional[Callable[[], Any]] = None, device: Optional[int] = None) -> None:
-        self._pool, self._register, self._deregister = pool, register, deregister
+        self._pool, self._register, self._deregister = _texts.instance("pool", Pool, pool), register, deregister
         self._anchors: Dict[int, int] = {}  # where a segment starts, and a byte of a block in it
         self._registered = 0  # how many of them
         self.sleeper = Sleeper(name, prepare=prepare, commit=self._end, wake=self._wake, pool=pool, device=device)
@@ -197,7 +197,7 @@ def _residue(item: _c.tarn_residue_item) -> Residue:
 
 def set_pool_tag(pool: Pool, name: Optional[str]) -> None:
     """Gives a pool a name by which sleep() chooses it. None: no name."""
-    check(lib.tarn_pool_tag_set(pool.pointer, tag_number(name)))
+    check(lib.tarn_pool_tag_set(_texts.instance("pool", Pool, pool).pointer, tag_number(name, "name")))
 
 
 def sleep(*, save_contents: bool = True, discard: Iterable[str] = (), save: Iterable[str] = (), leave: Iterable[str] = (),
@@ -216,8 +216,8 @@ def sleep(*, save_contents: bool = True, discard: Iterable[str] = (), save: Iter
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(f"{argument}: names are texts, which {name!r} is not")
-            named.append((name, kind))
-    rules = (_c.tarn_sleep_rule * len(named))(*(_c.tarn_sleep_rule(tag=tag_number(name), contents=kind) for name, kind in named))
+            named.append((tag_number(name, argument), kind))
+    rules = (_c.tarn_sleep_rule * len(named))(*(_c.tarn_sleep_rule(tag=tag, contents=kind) for tag, kind in named))
     what = pools * _c.TARN_SLEEP_POOLS | handles * _c.TARN_SLEEP_HANDLES | pinned * _c.TARN_SLEEP_PINNED | \
         sleepers * _c.TARN_SLEEP_SLEEPERS
     if not what:

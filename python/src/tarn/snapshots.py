@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_uint64, sizeof, string_at
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
-from . import _c
+from . import _c, _texts
 from ._entered import Enterable, Entry, regions
 from ._library import lib, program
 from .errors import Callbacks, check
@@ -45,7 +45,7 @@ def snapshot(max_bytes: Optional[int] = None) -> Dict[str, Any]:
 
 def dump_snapshot(path: PathLike, *, format: str = "pickle", max_bytes: Optional[int] = None) -> None:
     """Writes a snapshot to a file: "pickle" for `tarn report` and PyTorch's viewers, "chrome" for ui.perfetto.dev."""
-    check(lib.tarn_snapshot_write(os.fsencode(path), byref(_options(format, max_bytes))))
+    check(lib.tarn_snapshot_write(_texts.path("path", path), byref(_options(format, max_bytes))))
 
 
 def _options(format: str, max_bytes: Optional[int]) -> "_c.tarn_snapshot_options":
@@ -84,7 +84,7 @@ def trace_count() -> Tuple[int, int]:
 class _InRegion(Entry):
     def __init__(self, owner: Any, name: str) -> None:
         super().__init__(owner, 0)
-        self._name = name.encode()
+        self._name = _texts.text("name", name)
         self._is_pushed = False
 
     def begin(self) -> int:
@@ -125,7 +125,7 @@ def report(path: PathLike, *others: PathLike, output: Optional[PathLike] = None)
 
 def _name(path: PathLike) -> str:
     """A file's name that is no option, nor "-", which means a pipe."""
-    name = os.fspath(path)
+    name = os.fsdecode(_texts.path("path", path))
     return os.path.join(".", name) if name.startswith("-") else name
 
 
