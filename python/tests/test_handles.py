@@ -36,6 +36,12 @@ with tarn.Lease("cublas", stream) as lease:
     assert lease.handle not in (0, first)
     lease.bind(tarn.Stream.legacy())
 assert lease.handle == 0
+try:
+    lease.bind(stream)
+except tarn.InvalidArgumentError as error:
+    assert "the lease was given back" in str(error)
+else:
+    raise AssertionError
 own = tarn.Stream()
 native = own.native
 lease = tarn.Lease("cublas", own)

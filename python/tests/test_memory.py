@@ -42,6 +42,20 @@ def test_a_block_of_0_bytes_is_nothing():
     assert "0 bytes" in repr(block)
 
 
+def test_a_closed_block_says_so():
+    stream, block, pinned = tarn.Stream(), tarn.alloc(100), tarn.pinned(100)
+    view = block.view((100,))
+    for closed in (block, pinned):
+        closed.close()
+        with pytest.raises(tarn.InvalidArgumentError, match="the block was freed"):
+            closed.record_stream(stream)
+    for call in (lambda: block.info, lambda: block.extend(200), lambda: view.ptr, lambda: pinned.buffer):
+        with pytest.raises(tarn.InvalidArgumentError, match="the block was freed"):
+            call()
+    tarn.alloc(0).record_stream(stream)
+    tarn.pinned(0).record_stream(stream)
+
+
 def test_a_failed_close_can_be_tried_again():
     block = tarn.alloc(100)
     with pytest.raises(tarn.InvalidStreamError):

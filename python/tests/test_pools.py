@@ -113,6 +113,27 @@ def test_a_block_outlives_its_pool():
     block.close()
 
 
+def test_a_closed_pool_says_so(tmp_path):
+    pool = tarn.Pool(registrable=True)
+    registration = tarn.Registration(pool, int, int)
+    registration.close()
+    with pytest.raises(tarn.InvalidArgumentError, match="the registration was closed"):
+        registration.update()
+    pool.close()
+    for name in ("id", "device", "use_count", "limit", "is_suspended"):
+        with pytest.raises(tarn.InvalidArgumentError, match="the pool was closed"):
+            getattr(pool, name)
+    calls = [pool.trim, pool.suspend, pool.resume, pool.stats, pool.blocks, pool.segments, pool.__enter__, lambda: pool.alloc(1),
+             lambda: setattr(pool, "limit", 5), lambda: pool.seal(tarn.alloc(1), "a"), lambda: pool.sealed("a"),
+             lambda: pool.save(tmp_path / "a"), lambda: pool.load("/dev/null"), lambda: tarn.set_pool_tag(pool, "a"),
+             lambda: tarn.Registration(pool, int, int), lambda: tarn.Range(2 << 20, pool=pool),
+             *(pool.scope(kind).__enter__ for kind in ("thread", "stream", "always"))]
+    for call in calls:
+        with pytest.raises(tarn.InvalidArgumentError, match="the pool was closed"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
 def test_options_are_checked():
     with pytest.raises(ValueError, match="bent"):
         tarn.Pool(segments="bent")

@@ -169,6 +169,8 @@ def test_a_sleeper_takes_part_until_it_is_closed():
     assert done == ["commit", "wake"]
     sleeper = next(one for one in gc.get_objects() if isinstance(one, tarn.Sleeper) and one.number == number)
     sleeper.close()
+    with pytest.raises(tarn.InvalidArgumentError, match="the sleeper was closed"):
+        sleeper.why
     tarn.sleep()
     tarn.wake()
     assert len(done) == 2

@@ -79,6 +79,8 @@ class Lease(Owning):
 
     def bind(self, stream: StreamLike) -> None:
         """Moves the lease to another stream of the same device. The handle may be another one afterwards."""
+        if not self._lease.handle:
+            raise InvalidArgumentError("the lease was given back")
         value = stream_value(stream)
         check(lib.tarn_handle_lease_bind(byref(self._lease), value))
         self._stream = lease_of(value)

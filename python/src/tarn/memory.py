@@ -49,6 +49,11 @@ class Block(Owning):
         self._stream = stream
         self._lease = lease_of(stream)
 
+    def _open(self) -> int:
+        if not self._pointer and self._size:
+            raise InvalidArgumentError("the block was freed")
+        return self._pointer
+
     @property
     def ptr(self) -> int:
         """The address on the device; 0 after close() and for a block of 0 bytes."""
@@ -73,12 +78,12 @@ class Block(Owning):
     def info(self) -> "_c.tarn_block_info":
         """What tarn knows of the block: `usable_size`, `tag`, `pool` and more."""
         found = _c.tarn_block_info(size=sizeof(_c.tarn_block_info))
-        check(lib.tarn_pointer_info_get(self._pointer, byref(found)))
+        check(lib.tarn_pointer_info_get(self._open(), byref(found)))
         return found
 
     def record_stream(self, stream: StreamLike) -> None:
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
-        check(lib.tarn_record_stream(self._pointer, stream_value(stream, self._device)))
+        check(lib.tarn_record_stream(self._open(), stream_value(stream, self._device)))
 
     def _give(self) -> Tuple[int, int, int, int]:
         """Gives the memory to another object, which is made of these; this one is closed."""
@@ -88,7 +93,7 @@ class Block(Owning):
 
     def extend(self, size: int) -> None:
         """Grows the block in place to at least `size` bytes. If the memory behind it is not free: NoRoomError, and the block is unchanged."""
-        check(lib.tarn_extend(self._pointer, size))
+        check(lib.tarn_extend(self._open(), size))
         self._size = max(self._size, int(size))
 
     def close(self, stream: StreamLike = None) -> None:
@@ -169,9 +174,8 @@ class View:
     @property
     def ptr(self) -> int:
         """The address of the first element."""
-        if not self.block.ptr and self.block.nbytes:
-            raise ValueError("the block of this view was freed")
-        return self.block.ptr + self._offset if self.block.ptr else 0
+        pointer = self.block._open()
+        return pointer + self._offset if pointer else 0
 
     def _needs_typestr(self) -> None:
         if self.typestr in dlpack.NAMED:
@@ -265,12 +269,11 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
     snapshots and reports. `wait` bounds the seconds that it waits for work and for other threads, 0: not at all; where more might have
     helped, it raises NotReadyError."""
     if pool is not None:
-        if not _texts.instance("pool", _pool_class(), pool).pointer:
-            raise InvalidArgumentError("alloc: the pool was closed")
+        opened = _texts.instance("pool", _pool_class(), pool)._open()
     of_thread = device is None and pool is None and guards.is_idle()  # as nearly always
     index = index_of_thread() if of_thread else device_index(pool.device if pool is not None and device is None else device)
     value = stream_value(stream, index) if stream is not None else value_of_thread(index) if of_thread else current_value(index)
-    chosen = pool.pointer if pool is not None else None if scopes.agrees(index) else _pool_of_context(index, value)
+    chosen = opened if pool is not None else None if scopes.agrees(index) else _pool_of_context(index, value)
     if shared_scopes:
         end_shared_scopes()
     pointer = c_void_p()
@@ -308,6 +311,12 @@ class PinnedBlock(Owning):
         self._memory: Optional[_PinnedMemory] = _PinnedMemory(pointer.value or 0)
         self._size = int(size)
 
+    def _open(self) -> _PinnedMemory:
+        memory = self._memory
+        if memory is None:
+            raise InvalidArgumentError("the block was freed")
+        return memory
+
     @property
     def ptr(self) -> int:
         """The address; 0 after close()."""
@@ -322,10 +331,8 @@ class PinnedBlock(Owning):
     @property
     def buffer(self) -> "ctypes.Array[ctypes.c_char]":
         """The memory, writable. It stays until the buffer and all objects that are made of it are gone, also after close()."""
-        memory = self._memory  # another thread may close the block meanwhile
-        if memory is None and self._size:
-            raise ValueError("the block was freed")
-        array = (ctypes.c_char * self._size).from_address(memory.pointer) if memory and memory.pointer else (ctypes.c_char * 0)()
+        memory = self._open()  # another thread may close the block meanwhile
+        array = (ctypes.c_char * self._size).from_address(memory.pointer) if memory.pointer else (ctypes.c_char * 0)()
         array._memory = memory  # type: ignore[attr-defined]
         return array
 
@@ -335,7 +342,7 @@ class PinnedBlock(Owning):
 
     def record_stream(self, stream: StreamLike) -> None:
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
-        check(lib.tarn_record_stream(self.ptr, stream_value(stream)))
+        check(lib.tarn_record_stream(self._open().pointer, stream_value(stream)))
 
     def close(self) -> None:
         """Frees the block, as soon as no buffer of it is alive. Nothing happens the second time."""

@@ -143,16 +143,17 @@ class SealedBlock(Block):
         if self._seal:
             self._seal.pointer = pointer
 
-    def _check(self) -> None:
+    def _open(self) -> int:
         if not self._seal:
-            raise ValueError(f"the object of the sealed block {self.name!r} was closed")
+            raise InvalidArgumentError(f"the object of the sealed block {self.name!r} was closed")
         if not self._seal.pointer:
-            raise ValueError(f"the sealed block {self.name!r} was freed or unsealed")
+            raise InvalidArgumentError(f"the sealed block {self.name!r} was freed or unsealed")
+        return self._seal.pointer
 
     @property
     def array(self) -> View:
         """The array that was sealed, in its type and shape. ValueError for a block that was not sealed as one."""
-        self._check()
+        self._open()
         typestr, space, shape = self.data.rstrip(bytes(1)).decode("ascii", "replace").partition(" ")
         if not space or not re.fullmatch(r"(\d+(,\d+)*)?", shape):
             raise ValueError(f"{self.name!r} was sealed without a type and a shape: take a view()")
@@ -172,8 +173,7 @@ class SealedBlock(Block):
 
     def unseal(self) -> Block:
         """Takes the seal off, before the block is written again. What is returned frees the block when it is closed or collected."""
-        self._check()
-        check(lib.tarn_pool_block_unseal(self._pointer))
+        check(lib.tarn_pool_block_unseal(self._open()))
         return Block(*self._give())
 
 
@@ -230,6 +230,11 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)
 
+    def _open(self) -> c_void_p:
+        if not self.pointer:
+            raise InvalidArgumentError("the pool was closed")
+        return self.pointer
+
     def seal(self, block: Union[Block, View], name: str, data: bytes = b"", event: Optional[Event] = None) -> "SealedBlock":
         """Seals a block of a kept pool under a name, with at most 64 bytes of `data`: a successor finds it. A view of a whole block has its
         type and shape as data, which SealedBlock.array reads. The contents are complete when `event` is; without one, the caller has waited.
@@ -245,13 +250,13 @@ class Pool(Owning, Enterable):
             raise ValueError(f"the data of a sealed block has at most {_DATA_BYTES} bytes, not {len(data)}")
         if block.ptr and tuple(self.id) != (block.info.pool.first, block.info.pool.second):
             raise InvalidArgumentError(f"seal: the block is not one of {self!r}")
-        check(lib.tarn_pool_block_seal(block.ptr, encoded, data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
+        check(lib.tarn_pool_block_seal(block._open(), encoded, data.ljust(_DATA_BYTES, bytes(1)), event.pointer if event else None))
         return SealedBlock(*block._give(), name, data.ljust(_DATA_BYTES, bytes(1)))
 
     def sealed(self, name: str) -> "SealedBlock":
         """The sealed block of a name. InvalidArgumentError if there is none."""
         found = _c.tarn_sealed_block(size=sizeof(_c.tarn_sealed_block))
-        check(lib.tarn_pool_block_find(self.pointer, _texts.text("name", name), byref(found)))
+        check(lib.tarn_pool_block_find(self._open(), _texts.text("name", name), byref(found)))
         return SealedBlock(found.pointer, found.bytes, self.device.index, current_value(self.device.index), name, bytes(found.data))
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
@@ -260,18 +265,18 @@ class Pool(Owning, Enterable):
         target is replaced. SystemCallError for what is not a regular file, BusyError beside another save of this pool."""
         _texts.path("path", path)
         with replacing(path) as file:
-            check(lib.tarn_pool_save(self.pointer, file.fileno()))
+            check(lib.tarn_pool_save(self._open(), file.fileno()))
 
     def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Allocates the blocks of such a file in this kept pool, and seals them: sealed() finds them by their names. InvalidArgumentError if
         the file is broken or the pool has a block of such a name; then the pool has none of them."""
         _texts.path("path", path)
         with open(path, "rb") as file:
-            check(lib.tarn_pool_load(self.pointer, file.fileno()))
+            check(lib.tarn_pool_load(self._open(), file.fileno()))
 
     def _info(self) -> _c.tarn_pool_info:
         found = _c.tarn_pool_info(size=sizeof(_c.tarn_pool_info))
-        check(lib.tarn_pool_info_get(self.pointer, byref(found)))
+        check(lib.tarn_pool_info_get(self._open(), byref(found)))
         return found
 
     @property
@@ -297,7 +302,7 @@ class Pool(Owning, Enterable):
 
     @limit.setter
     def limit(self, bytes: int) -> None:
-        check(lib.tarn_pool_limit_set(self.pointer, integer("limit", bytes)))
+        check(lib.tarn_pool_limit_set(self._open(), integer("limit", bytes)))
 
     @property
     def is_suspended(self) -> bool:
@@ -319,7 +324,7 @@ class Pool(Owning, Enterable):
                 yield Scope(scopes.innermost())
             return
         device = self.device.index
-        entry = _Shared(stream_value(stream, device) if kind == "stream" else None, device, self.pointer.value)
+        entry = _Shared(stream_value(stream, device) if kind == "stream" else None, device, self._open().value)
         with_this = _Held()
         entry.statement = ref(with_this)
         end_shared_scopes()
@@ -333,20 +338,20 @@ class Pool(Owning, Enterable):
 
     def trim(self, keep: int = 0) -> None:
         """Gives idle memory back to the device until at most `keep` bytes stay reserved. Waits for work that still uses it."""
-        check(lib.tarn_pool_trim(self.pointer, keep))
+        check(lib.tarn_pool_trim(self._open(), keep))
 
     def suspend(self, *, save_contents: bool = True) -> None:
         """Gives all memory back and keeps the addresses. With `save_contents` the contents of live blocks are saved in host memory."""
-        check(lib.tarn_pool_suspend(self.pointer, save_contents))
+        check(lib.tarn_pool_suspend(self._open(), save_contents))
 
     def resume(self) -> None:
         """Takes memory again, at the same addresses."""
-        check(lib.tarn_pool_resume(self.pointer))
+        check(lib.tarn_pool_resume(self._open()))
 
     def stats(self) -> Dict[str, int]:
         """Its counters, with the keys of `torch.cuda.memory_stats()`."""
         found = _c.tarn_stats(size=sizeof(_c.tarn_stats))
-        check(lib.tarn_pool_stats_get(self.pointer, byref(found)))
+        check(lib.tarn_pool_stats_get(self._open(), byref(found)))
         return flatten(found)
 
     def blocks(self) -> "List[_c.tarn_pool_block]":
@@ -355,7 +360,7 @@ class Pool(Owning, Enterable):
         room = 0
         while True:
             found = (_c.tarn_pool_block * max(room, 1))()
-            status = lib.tarn_pool_blocks_get(self.pointer, found, room, byref(count))
+            status = lib.tarn_pool_blocks_get(self._open(), found, room, byref(count))
             if count.value <= room:
                 check(status)
                 return list(found[:count.value])
@@ -367,7 +372,7 @@ class Pool(Owning, Enterable):
         room = 0
         while True:
             found = (_c.tarn_mapping * max(room, 1))()
-            status = lib.tarn_pool_segments_get(self.pointer, found, room, byref(count))
+            status = lib.tarn_pool_segments_get(self._open(), found, room, byref(count))
             if status or count.value <= room:
                 check(status)
                 return list(found[:count.value])
@@ -379,11 +384,10 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_release(pointer))
 
     def _entry(self) -> Entry:
-        if not self.pointer:
-            raise InvalidArgumentError("the pool was closed")
+        pointer = self._open()
         if self._device is None:
             self._device = self.device.index
-        entry = _InPool(self, self.pointer.value or 0, self._device)
+        entry = _InPool(self, pointer.value or 0, self._device)
         entry.check()
         return entry
 

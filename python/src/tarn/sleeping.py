@@ -58,8 +58,7 @@ class Sleeper(Owning):
     def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
                  cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
                  device: Optional[int] = None) -> None:
-        if pool is not None and not _texts.instance("pool", Pool, pool).pointer:
-            raise InvalidArgumentError("Sleeper: the pool was closed")
+        pointer = None if pool is None else _texts.instance("pool", Pool, pool)._open()
         types: Dict[str, Any] = {field[0]: field[1] for field in _c.tarn_sleeper_options._fields_}
         # ctypes would pass a copy of the buffer for the reason as a c_char_p.
         able_to_fail = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
@@ -85,7 +84,7 @@ class Sleeper(Owning):
         self._pool = pool
         self.name = name
         options = _c.tarn_sleeper_options(size=sizeof(_c.tarn_sleeper_options), name=_texts.text("name", name),
-                                          device=-1 if device is None else device, pool=pool.pointer if pool else None,
+                                          device=-1 if device is None else device, pool=pointer,
                                           prepare=failing(prepare, "prepare"), commit=failing(commit, "commit"), wake=failing(wake, "wake"))
         for field, function, result in (("cancel", cancel, lambda _: None), ("held", held, lambda bytes: integer("held", bytes))):
             if function is not None:
@@ -97,10 +96,15 @@ class Sleeper(Owning):
         self.number = number.value
         _sleepers[self.number] = self
 
+    def _open(self) -> int:
+        if not self.number:
+            raise InvalidArgumentError("the sleeper was closed")
+        return self.number
+
     @property
     def why(self) -> str:
         """Why the sleeper last refused or failed; empty if it did not."""
-        return str(_info(self.number).why.decode(errors="replace"))
+        return str(_info(self._open()).why.decode(errors="replace"))
 
     def close(self) -> None:
         """Removes the sleeper, also while it sleeps. None of its callbacks is called any more."""
@@ -135,6 +139,8 @@ class Registration(Owning):
 
     def update(self) -> int:
         """Registers what is new. Returns how many segments are registered. Releases segments without blocks, which cannot be anchored."""
+        if not self.sleeper.number:
+            raise InvalidArgumentError("the registration was closed")
         self._begin()
         return len(self._anchors)
 
@@ -197,7 +203,7 @@ def _residue(item: _c.tarn_residue_item) -> Residue:
 
 def set_pool_tag(pool: Pool, name: Optional[str]) -> None:
     """Gives a pool a name by which sleep() chooses it. None: no name."""
-    check(lib.tarn_pool_tag_set(_texts.instance("pool", Pool, pool).pointer, tag_number(name, "name")))
+    check(lib.tarn_pool_tag_set(_texts.instance("pool", Pool, pool)._open(), tag_number(name, "name")))
 
 
 def sleep(*, save_contents: bool = True, discard: Iterable[str] = (), save: Iterable[str] = (), leave: Iterable[str] = (),
