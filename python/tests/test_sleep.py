@@ -58,6 +58,18 @@ def test_names_choose_who_stays_awake():
     pool.close()
 
 
+def test_all_that_stays_is_listed(python):
+    assert python("""
+        import tarn
+        pools = [tarn.Pool() for _ in range(300)]
+        blocks = [pool.alloc(1000) for pool in pools]
+        for pool in pools:
+            tarn.set_pool_tag(pool, "weights")
+        stays = [item.pool for item in tarn.sleep(leave=["weights"]).residue if item.reason == "left"]
+        print(len(stays), set(stays) == {pool.id for pool in pools})
+        """, TARN_HOST_MEMORY="1G") == "300 True\n"
+
+
 def test_a_sleeper_goes_first_and_comes_last():
     with tarn.Pool() as pool:
         block = tarn.alloc(4 * MIB)

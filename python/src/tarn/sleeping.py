@@ -5,6 +5,7 @@
 
 from bisect import bisect_left
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, memmove, sizeof
+from mmap import mmap
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from . import _c, _texts
@@ -34,6 +35,8 @@ class Slept(NamedTuple):
     residue: List[Residue]
 
 
+#: Room for what stays: more than the mappings that Linux gives a process. Only what is written takes memory.
+_MOST_ITEMS = 1 << 18
 _sleepers: "Dict[int, Sleeper]" = {}  # the library has the callbacks of these
 _callbacks = Callbacks()
 
@@ -230,10 +233,11 @@ def sleep(*, save_contents: bool = True, discard: Iterable[str] = (), save: Iter
         raise ValueError("sleep: pools, handles, pinned and sleepers are all False, so nothing would sleep")
     options = _c.tarn_sleep_options(size=sizeof(_c.tarn_sleep_options), what=what, rules=rules, rule_count=len(named),
                                     contents=kinds.TARN_SLEEP_SAVE if save_contents else kinds.TARN_SLEEP_DISCARD)
-    items = (_c.tarn_residue_item * 256)()
+    # C says how many items there are when they can no longer be asked for.
+    items = (_c.tarn_residue_item * _MOST_ITEMS).from_buffer(mmap(-1, _MOST_ITEMS * sizeof(_c.tarn_residue_item)))
     residue = _c.tarn_residue(size=sizeof(_c.tarn_residue), items=items, room=len(items))
     _callbacks.check(lib.tarn_sleep(byref(options), byref(residue)))
-    return Slept(residue.before, residue.after, residue.saved, [_residue(item) for item in items[:min(residue.count, len(items))]])
+    return Slept(residue.before, residue.after, residue.saved, [_residue(items[i]) for i in range(min(residue.count, len(items)))])
 
 
 def wake() -> None:
