@@ -187,7 +187,7 @@ def test_devices_are_named_as_in_pytorch(enabled):
     """)
 
 
-def test_pytorchs_settings_are_said_to_do_nothing(enabled):
+def test_pytorchs_settings_are_said_to_do_nothing_where_they_are_not_read(enabled):
     text = """
         import warnings
         import tarn.torch
@@ -200,6 +200,8 @@ def test_pytorchs_settings_are_said_to_do_nothing(enabled):
     assert enabled(text) == "\n"
     printed = enabled(text, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True").splitlines()
     assert len(printed) == 1 and "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True does nothing on tarn" in printed[0]
+    assert "TARN_ALLOC_CONF=pytorch" in printed[0]
+    assert enabled(text, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", TARN_ALLOC_CONF="pytorch") == "\n"
 
 
 def test_packages_that_came_first_are_named(torch, python, tmp_path, monkeypatch):

@@ -99,9 +99,9 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
         _watching.follow_frees(shim)
         _watching.watch(torch.cuda)
     for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
-        if os.environ.get(name):
+        if os.environ.get(name) and os.environ.get("TARN_ALLOC_CONF") != "pytorch":
             warnings.warn(f"{name}={os.environ[name]} does nothing on tarn, which maps memory as expandable segments do. tarn's settings are "
-                          "in TARN_ALLOC_CONF", stacklevel=2)
+                          "in TARN_ALLOC_CONF; TARN_ALLOC_CONF=pytorch takes them from PyTorch's variable", stacklevel=2)
 
 
 def _settle() -> None:
