@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""`python -m tarn.torch [--late] PROGRAM.py ARG...` or `python -m tarn.torch -m MODULE ARG...`: runs a program with PyTorch on tarn."""
+"""`python -m tarn.torch PROGRAM.py ARG...` or `python -m tarn.torch -m MODULE ARG...`: runs a program with PyTorch on tarn."""
 
 import os
 import runpy
