@@ -3,8 +3,9 @@
 
 /* Moves. A thread that takes memory out of a heap, or out of a store's unmapped pieces, to map,
  * unmap or release it, holds the arena's `moving` shared until the memory is back in one of these.
- * So a thread that holds `moving` alone finds all memory in its place. The caller holds no other
- * lock, except for a try, which does not wait. */
+ * So does a request that takes free memory of another pool, until it has the block. So a thread
+ * that holds `moving` alone finds all memory in its place. The caller holds no other lock, except
+ * for a try, which does not wait. */
 #ifndef TARN_MEMORY_MOVES_H
 #define TARN_MEMORY_MOVES_H
 
