@@ -358,6 +358,29 @@ static void files_of_pytorch(void **state)
     expect_site(&folding, other, "keep  layer.py:2 < step  a.py:1");
 }
 
+/* CPython's sources lie in folders whose names a program's may have. */
+static void files_of_python(void **state)
+{
+    (void)state;
+    const struct analysis_folding folding = {.depth = 2};
+    static const char *const sources[] = {"step@/home/me/a.py",
+                                          "do_call@/usr/src/python-3.12.3/Objects/call.c",
+                                          "run_mod@Python/pythonrun.c",
+                                          "partial_call@/build/Modules/_functoolsmodule.c",
+                                          "wrap@/opt/lib/python3.12/contextlib.py",
+                                          NULL};
+    static const char *const python[] = {"step@/home/me/Python/a.py", "keep@/home/me/Python/b.py",
+                                         NULL};
+    static const char *const modules[] = {"step@/home/me/Modules/a.py", "keep@/me/Modules/b.c",
+                                          NULL};
+    static const char *const objects[] = {"step@/home/me/Objects/a.py",
+                                          "keep@/home/me/lib/python/b.py", NULL};
+    expect_site(&folding, sources, "step  a.py:1");
+    expect_site(&folding, python, "keep  b.py:2 < step  a.py:1");
+    expect_site(&folding, modules, "keep  b.c:2 < step  a.py:1");
+    expect_site(&folding, objects, "keep  b.py:2 < step  a.py:1");
+}
+
 /* A label is cut to its room, at a whole character. */
 static void labels_are_cut_whole(void **state)
 {
@@ -683,6 +706,7 @@ int main(void)
         cmocka_unit_test(groups_and_labels),
         cmocka_unit_test(call_sites_are_folded),
         cmocka_unit_test(files_of_pytorch),
+        cmocka_unit_test(files_of_python),
         cmocka_unit_test(labels_are_cut_whole),
         cmocka_unit_test(spans),
         cmocka_unit_test(state_only),

@@ -105,6 +105,18 @@ static void makers(void **state)
     EXPECT("no module", {"main", "/srv/a.py", 3}, {"__init__", "/srv/cache.py", 20});
 }
 
+/* A program's folder may be called "torch" too. */
+static void folders(void **state)
+{
+    (void)state;
+    EXPECT("torch.nn linear < forward  a.py:7 < forward  a.py:5",
+           {"forward", "/home/me/torch/a.py", 5}, {"_call_impl", MODULES "module.py", 1},
+           {"forward", "/home/me/torch/a.py", 7}, {"forward", "torch/nn/modules/linear.py", 134});
+    EXPECT("forward  linear.py", {"forward", "/home/me/mytorch/nn/modules/linear.py", 5});
+    EXPECT("forward  module.py", {"forward", "/home/me/nn/modules/module.py", 5});
+    EXPECT("no module", {"forward", "/home/me/torch/site-packages/torch/nn/functional.py", 5});
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -120,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forwards),
         cmocka_unit_test(makers),
+        cmocka_unit_test(folders),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

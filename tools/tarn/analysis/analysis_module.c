@@ -10,6 +10,7 @@
  * (Block)") is trusted. A stack's caller has a lower number than the stack, so one pass finds all
  * modules. */
 #include "analysis/analysis.h"
+#include "analysis/library_files.h"
 #include "analysis/paths.h"
 
 #include "table.h"
@@ -18,6 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Where PyTorch's package has its own modules. */
+#define MODULES "nn/modules/"
 
 /* What a frame shows about modules. */
 enum part { PART_NONE, PART_FORWARD, PART_INIT, PART_LIBRARY_INIT, PART_NAMED, PART_FUNCTION };
@@ -56,6 +60,13 @@ static bool is_module_name(const char *name)
            (size_t)(class - name) == strcspn(name, " ()<>,:*&");
 }
 
+/* True for a file of PyTorch's own modules. */
+static bool is_of_modules(const char *file)
+{
+    const char *torch = library_torch_part(file);
+    return torch && strncmp(torch, MODULES, sizeof MODULES - 1) == 0;
+}
+
 static enum part part_of(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
     const char *name = snapshot_text(snapshot, frame->name),
@@ -64,12 +75,12 @@ static enum part part_of(const struct snapshot *snapshot, const struct snapshot_
         return PART_NONE;
     if (is_module_name(name))
         return PART_NAMED;
-    bool of_torch = strstr(file, "/torch/") || strncmp(file, "torch/", 6) == 0;
-    bool of_modules = of_torch && strstr(file, "torch/nn/modules/");
-    if (is_named(name, "apply") && ends_with(file, "autograd/function.py"))
+    const char *torch = library_torch_part(file);
+    bool of_modules = is_of_modules(file);
+    if (torch && is_named(name, "apply") && strcmp(torch, "autograd/function.py") == 0)
         return PART_FUNCTION; /* its forward() is that of an operation, not of a module */
-    if (ends_with(file, "nn/modules/container.py") || ends_with(file, "nn/modules/module.py") ||
-        (of_torch && !of_modules)) /* these functions only call others */
+    if (torch && (!of_modules || strcmp(torch, MODULES "container.py") == 0 ||
+                  strcmp(torch, MODULES "module.py") == 0)) /* these functions only call others */
         return PART_NONE;
     if (is_named(name, "forward"))
         return PART_FORWARD;
@@ -172,7 +183,7 @@ static int part_label(const struct snapshot *snapshot, const struct snapshot_fra
     if (frame->line && !innermost)
         snprintf(line, sizeof line, ":%" PRIu32, frame->line);
     int stem = (int)(strlen(base) - strlen(".py"));
-    if (strstr(file, "torch/nn/modules/") && innermost)
+    if (is_of_modules(file) && innermost)
         return snprintf(label, size, "torch.nn %.*s", stem, base);
     if (dot && dot > name)
         return snprintf(label, size, "%.*s%s%s%s", (int)(dot - name), name, *line ? "  " : "",

@@ -7,6 +7,7 @@
  * the highest rank. The callers are the frames outside of it whose rank is at least that of a
  * wrapper. A stack's caller has a lower number than the stack, so one pass finds all sites. */
 #include "analysis/analysis.h"
+#include "analysis/library_files.h"
 #include "analysis/paths.h"
 
 #include <inttypes.h>
@@ -69,54 +70,6 @@ static bool is_wrapper(const char *name)
     return false;
 }
 
-/* True if a file is PyTorch's: in a tree of its sources, or in its package. A folder of the program
- * may be called "torch" too. */
-static bool is_torch(const char *file)
-{
-    static const char *const parts[] = {"_",
-                                        "accelerator/",
-                                        "amp/",
-                                        "ao/",
-                                        "autograd/",
-                                        "backends/",
-                                        "csrc/",
-                                        "cuda/",
-                                        "distributed/",
-                                        "export/",
-                                        "fft/",
-                                        "functional.py",
-                                        "func/",
-                                        "fx/",
-                                        "hub.py",
-                                        "include/",
-                                        "jit/",
-                                        "library.py",
-                                        "linalg/",
-                                        "masked/",
-                                        "multiprocessing/",
-                                        "nested/",
-                                        "nn/",
-                                        "onnx/",
-                                        "optim/",
-                                        "overrides.py",
-                                        "profiler/",
-                                        "quantization/",
-                                        "random.py",
-                                        "serialization.py",
-                                        "sparse/",
-                                        "special/",
-                                        "storage.py",
-                                        "testing/",
-                                        "utils/",
-                                        "distributions/",
-                                        NULL};
-    for (const char *at = file; (at = strstr(at, "torch/")); at++)
-        for (size_t i = 0; parts[i] && (at == file || at[-1] == '/'); i++)
-            if (strncmp(at + strlen("torch/"), parts[i], strlen(parts[i])) == 0)
-                return true;
-    return false;
-}
-
 static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_frame *frame,
                          const struct analysis_folding *folding)
 {
@@ -141,9 +94,6 @@ static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_
         "c10::", "at::", "torch::", "pybind11::", "std::", NULL};
     static const char *const library_begins[] = {
         "_Py", "Py", "THP", "cfunction_", "method_vectorcall", NULL};
-    static const char *const library_files[] = {
-        "site-packages/", "dist-packages/", "/lib/python", "/Objects/",
-        "/Python/",       "/Modules/",      NULL};
     const char *name = snapshot_text(snapshot, frame->name),
                *file = snapshot_text(snapshot, frame->filename);
     if (has_any(name, machinery))
@@ -151,7 +101,7 @@ static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_
     if (has_any(name, backward))
         return RANK_BACKWARD;
     if (!*file || *file == '<' || *file == '?' || strcmp(file, "torch") == 0 ||
-        has_any(name, library_names) || has_any(file, library_files) || is_torch(file))
+        has_any(name, library_names) || library_has_file(file))
         return RANK_LIBRARY;
     for (size_t i = 0; library_begins[i]; i++)
         if (strncmp(name, library_begins[i], strlen(library_begins[i])) == 0)

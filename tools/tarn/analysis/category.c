@@ -3,6 +3,7 @@
 
 /* Owns the categories of blocks. The rules are in category.h. Tags play no part. */
 #include "analysis/category.h"
+#include "analysis/library_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +88,10 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
                    strcmp(name, "forward") == 0;
     if (forward)
         return IN_FORWARD;
-    return strstr(file, "torch/nn/modules/") || strstr(file, "torch/nn/parameter.py") ? IN_MODULE
-                                                                                      : 0;
+    const char *torch = library_torch_part(file);
+    bool module = torch && (strncmp(torch, "nn/modules/", strlen("nn/modules/")) == 0 ||
+                            strcmp(torch, "nn/parameter.py") == 0);
+    return module ? IN_MODULE : 0;
 }
 
 /* Finds out what each stack shows: the sum of its frames, and the rule of its innermost frame that
