@@ -60,7 +60,8 @@ class Programs:
                 self.model.fail(line, "is not quiet", ran)
         made = os.path.join(self.folder, b"run.pickle")
         for output in ((b"-o", made), (b"--summary", made), (b"-o", made, b"--stacks")):
-            self.run("run", *output, "--", *line, statuses=(status,))
+            ran = self.run("run", *output, "--", *line, statuses=(status, status or 1))
+            self.model.expect((b"run", *output), "the status, with or without its file", ran.returncode, status or int(not os.path.exists(made)))
             if os.path.exists(made):
                 os.unlink(made)
         self.run("run", "-o", "/dev/full", "--", *line, statuses=(status, 1))

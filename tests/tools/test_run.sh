@@ -41,6 +41,15 @@ if ! ldconfig -p | grep -q libcuda.so.1; then
     ldconfig -p | grep libamdhip64 >"$work/hip" || says err 'no CUDA driver'
 fi
 
+# Without a driver no file is written, and the run fails where one was asked for. Files of text hide the machine's drivers.
+mkdir "$work/no" && for name in libcuda.so.1 libamdhip64.so.{5,6,7}; do echo none >"$work/no/$name"; done
+command=(env "LD_LIBRARY_PATH=$work/no" "$tarn" run)
+run 0 true && says err 'no CUDA driver'
+touch "$work/old.pickle"
+run 1 -o "$work/old.pickle" true && says err 'old.pickle was not written: there is no driver'
+says err 'old.pickle is older than this run'
+run 5 --quiet --summary "$work/none" sh -c 'exit 5' && says err 'none was not written' && lacks err older
+
 # The status and the signals of the program.
 command=("${with[@]}")
 run 7 -- sh -c 'exit 7'

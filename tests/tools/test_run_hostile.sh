@@ -289,7 +289,18 @@ for option in -o --summary; do
     run 1 $option ready/file touch ran && says err 'ready/file cannot be written: .*Not a directory'
     [ ! -e ran ] || fail "the program ran though its $option cannot be written"
 done
-run 0 --quiet -o never.pickle true && says err 'never.pickle was not written: no process used the driver'
+
+# A file that was asked for and not written fails the run, and an old one is not taken for it.
+run 1 --quiet -o never.pickle true && says err 'never.pickle was not written: no process used the driver'
+run 7 --quiet -o never.pickle sh -c 'exit 7' && says err 'never.pickle was not written'
+grep -q older "$work/err" && fail "what is not there is called old"
+echo old >never.pickle
+run 1 -o never.pickle true && says err 'the file never.pickle is older than this run'
+[ "$(cat never.pickle)" = old ] || fail "the old file is gone"
+run 0 --quiet --summary summary "$probe" one && silent err
+grep -q '^  probe' summary || fail "--quiet has left out the file of --summary"
+run 127 --pool 64K "$probe" one && says err 'write --pool=64K$'
+run 127 --pool=64K 64K && lacks err '--pool='
 
 # A folder whose name the loader would cut in two or replace is not for the shim.
 # shellcheck disable=SC2016 # as it stands

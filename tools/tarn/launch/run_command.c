@@ -67,7 +67,7 @@ static const char help[] =
     "was not\n"
     "found, 126 when it could not be run, 1 when the shim could not be loaded or was removed while "
     "PROGRAM ran, or a\n"
-    "file of -o or --summary could not be written, 2 for an invalid command line.\n"
+    "file of -o or --summary was not written, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
     "  tarn run -- python train.py\n"
@@ -81,8 +81,9 @@ static const char help[] =
 
 struct arguments {
     const char *output, *summary, *driver, *group;
-    char *limit;   /* of the heap */
-    uint64_t pool; /* bytes of the largest block that is pooled; 0: none is */
+    char *limit;     /* of the heap */
+    uint64_t pool;   /* bytes of the largest block that is pooled; 0: none is */
+    bool pool_usual; /* --pool had no size */
     bool quiet, stacks, audit;
 };
 
@@ -107,7 +108,8 @@ struct run {
     struct group_file group;
     bool limited;
     bool pools;
-    uint64_t sampled_ns; /* when, by CLOCK_REALTIME */
+    uint64_t sampled_ns;                       /* when, by CLOCK_REALTIME */
+    struct stat output_before, summary_before; /* st_ino 0: there was no such file */
 };
 
 /* A device's name before "=": a number, or a UUID or its beginning. */
@@ -172,6 +174,7 @@ static bool take_pool(void *arguments, const char *value)
 {
     struct arguments *own = arguments;
     own->pool = POOL_USUAL;
+    own->pool_usual = !value;
     return !value || (units_parse_bytes(value, &own->pool) && own->pool >= POOL_LEAST &&
                       own->pool <= POOL_MOST);
 }
@@ -508,6 +511,45 @@ static bool summary_write(struct run *run, const char *path)
     return done;
 }
 
+static void look_at(const char *path, struct stat *file)
+{
+    if (!path || stat(path, file))
+        file->st_ino = 0;
+}
+
+/* Says so where the file that is there is the one from before the run. */
+static void say_if_old(const char *path, const struct stat *before)
+{
+    struct stat now;
+    look_at(path, &now);
+    if (S_ISREG(before->st_mode) && now.st_ino && now.st_ino == before->st_ino &&
+        now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+        fprintf(stderr, "tarn run: the file %s is older than this run\n", path);
+}
+
+/* Writes what was asked for. False if a file that was asked for is missing. */
+static bool files_write(struct run *run, const struct arguments *arguments)
+{
+    bool written = true;
+    if ((!arguments->quiet || arguments->summary) && !summary_write(run, arguments->summary) &&
+        arguments->summary) {
+        say_if_old(arguments->summary, &run->summary_before);
+        written = false;
+    }
+    if (!arguments->output)
+        return written;
+    if (!run->books.count)
+        fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
+                run->books.empty
+                    ? "could be recorded"
+                    : "used the driver, except perhaps one that had become another user");
+    if (run->books.count && run_snapshots_write(&run->books, arguments->output))
+        return written;
+    say_if_old(arguments->output, &run->output_before);
+    return false;
+}
+
 /* A process of the run that lives on, in the background, needs the shim when it opens the
  * driver. */
 static bool is_over(const struct books *books)
@@ -525,16 +567,7 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     books_look(&run->books, run->folder);
     read_all(&run->books);
     run_live_end(&run->books);
-    if (!arguments->quiet && (was_run || run->books.count) &&
-        !summary_write(run, arguments->summary) && arguments->summary && !status)
-        status = COMMAND_FAILED;
-    if (arguments->output && was_run && !run->books.count)
-        fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
-                run->books.empty
-                    ? "could be recorded"
-                    : "used the driver, except perhaps one that had become another user");
-    if (arguments->output && run->books.count &&
-        !run_snapshots_write(&run->books, arguments->output) && !status)
+    if ((was_run || run->books.count) && !files_write(run, arguments) && !status)
         status = COMMAND_FAILED;
     if (!folder_is_there(run)) {
         fprintf(stderr,
@@ -551,13 +584,31 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     return status;
 }
 
-static int without_driver(char **command, const char *why)
+static long do_nothing(void *user)
+{
+    (void)user;
+    return PAUSE_MS;
+}
+
+static int without_driver(const struct run *run, const struct arguments *arguments, char **command,
+                          const char *why)
 {
     fprintf(stderr, "tarn run: no CUDA driver and no HIP, so nothing will be seen (%s)\n", why);
-    execvp(command[0], command);
-    int reason = errno;
-    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(reason));
-    return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+    if (!arguments->output && !arguments->summary) {
+        execvp(command[0], command);
+        int reason = errno;
+        fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(reason));
+        return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+    }
+    int status = launch(command, do_nothing, NULL);
+    const char *files[] = {arguments->output, arguments->summary};
+    const struct stat *before[] = {&run->output_before, &run->summary_before};
+    for (size_t i = 0; i < 2; i++)
+        if (files[i]) {
+            fprintf(stderr, "tarn run: %s was not written: there is no driver\n", files[i]);
+            say_if_old(files[i], before[i]);
+        }
+    return status ? status : COMMAND_FAILED;
 }
 
 /* Whether a file can be made at a path, asked before the program runs, which may take days. What is
@@ -587,6 +638,8 @@ static int run_with(const struct arguments *arguments, char **command)
          (!command_may_write("run", arguments->output) || !has_folder(arguments->output))) ||
         (arguments->summary && !has_folder(arguments->summary)))
         return COMMAND_FAILED;
+    look_at(arguments->output, &the_run.output_before);
+    look_at(arguments->summary, &the_run.summary_before);
     if (!run_live_begin())
         return COMMAND_USAGE;
     if (arguments->driver && !driver_take(arguments->driver, &drivers, why, sizeof why)) {
@@ -596,7 +649,7 @@ static int run_with(const struct arguments *arguments, char **command)
     if (!arguments->driver)
         drivers_find(&drivers, why, sizeof why);
     if (!drivers.count)
-        return without_driver(command, why);
+        return without_driver(&the_run, arguments, command, why);
     if (arguments->pool && !drivers.path[0][0]) {
         fputs("tarn run: --pool is for CUDA, and the driver here is HIP's: run the program without "
               "--pool\n",
@@ -631,6 +684,11 @@ static int run(int argc, char **argv)
     if (status == COMMAND_GO_ON)
         status = optind < argc ? run_with(&arguments, argv + optind)
                                : command_usage_error("run", "no program was named");
+    uint64_t size;
+    if (status == LAUNCH_NOT_FOUND && arguments.pool_usual &&
+        units_parse_bytes(argv[optind], &size))
+        fprintf(stderr, "tarn run: for a pool of blocks up to %s, write --pool=%s\n", argv[optind],
+                argv[optind]);
     free(arguments.limit);
     return status;
 }
