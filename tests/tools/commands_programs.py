@@ -113,7 +113,7 @@ class Programs:
     def held(self, environment):
         """{device: bytes that the process holds} of `tarn top` and of `tarn metrics`; a page that is being written is passed over."""
         for _ in range(100):
-            top = json.loads(self.run("top", "--json", "--directory", self.pages, env=environment).stdout)
+            top = json.loads(self.run("top", "--json", "--directory", self.pages, statuses=(0, 1), env=environment).stdout)
             text = self.run("metrics", "--directory", self.pages, env=environment).stdout.decode()
             found = {int(device): int(size) for device, size in
                      re.findall(r'^tarn_library_held_bytes\{[^}]*device="(\d+)"[^}]*library="probe"[^}]*\} (\d+)$', text, re.M)}
@@ -144,13 +144,13 @@ class Programs:
             self.model.outputs(("metrics", "--directory", self.pages), environment)
             holder.stdin.close()
             self.model.expect((b"run",), "the status", holder.wait(), 0)
-        top = json.loads(self.run("top", "--json", "--directory", self.pages, env=environment).stdout)
+        top = json.loads(self.run("top", "--json", "--directory", self.pages, statuses=(0, 1), env=environment).stdout)
         self.model.expect((b"top",), "processes that have ended", [item for item in top if item.get("process") == number], [])
 
     def none(self):
         for folder, status in ((self.pages, 0), (self.folder, 0), (os.path.join(self.folder, b"no-such-folder"), 2), ("/dev/null", 2)):
             for line in (("top", "--json"), ("top", "--once"), ("metrics",)):
-                self.run(*line, "--directory", folder, statuses=(status,))
+                self.run(*line, "--directory", folder, statuses=(status or line[0] == "top",))
             for process in ("0", "1", "nobody", "-1", "99999999999999999999"):
                 self.run("top", "--json", "--directory", folder, "--", process, statuses=(1, 2))
 

@@ -46,14 +46,16 @@ static const char help[] =
     "\n"
     "Options:\n"
     "      --interval S      Seconds between two readings, 0.1 to 3600 (1); rates are averages "
-    "over this time\n"
+    "over this time.\n"
+    "                        Without PROCESS a list that is printed once has rates with --interval "
+    "or --sort rate\n"
     "      --sort KEY        The order of processes: reserved (the default), allocated, peak, "
     "rate, name, process, "
     "age\n"
     "      --once            Print one reading and stop, on a terminal too\n"
     "      --json            Print JSON: an object for PROCESS, or an array of all processes that "
     "publish\n"
-    "      --device N        Show only this device\n"
+    "      --device N        Show only this device of PROCESS\n"
     "      --directory DIR   Look for pages in DIR; otherwise in TARN_LIVE_DIRECTORY or "
     "XDG_RUNTIME_DIR, in /dev/shm\n"
     "                        and in /run/user/ID\n"
@@ -79,12 +81,15 @@ struct arguments {
     double interval; /* seconds */
     int device;      /* -1: all */
     enum fleet_order order;
+    bool paced; /* --interval was given */
     bool once, json;
 };
 
 static bool take_interval(void *arguments, const char *value)
 {
-    return units_parse_number(value, 0.1, 3600, &((struct arguments *)arguments)->interval);
+    struct arguments *own = arguments;
+    own->paced = true;
+    return units_parse_number(value, 0.1, 3600, &own->interval);
 }
 
 static bool take_device(void *arguments, const char *value)
@@ -132,6 +137,9 @@ static int parse(int argc, char **argv, struct arguments *arguments)
     if (status == COMMAND_GO_ON && optind + 1 < argc)
         return command_usage_error("top", "one process at a time, not \"%s\" as well",
                                    argv[optind + 1]);
+    if (status == COMMAND_GO_ON && optind == argc && arguments->device >= 0)
+        return command_usage_error(
+            "top", "--device is a number of PROCESS: each process may number devices differently");
     arguments->process = optind < argc ? argv[optind] : NULL;
     return status;
 }
@@ -247,34 +255,74 @@ static struct top_look look_of(const struct arguments *arguments, bool terminal)
     };
 }
 
-/* What it is now. */
-static int list_once(const struct arguments *arguments)
+static void sleep_for(double seconds)
 {
-    struct top_list list = {0};
-    struct fleet fleet = {0};
+    struct timespec time = {.tv_sec = (time_t)seconds};
+    time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
+    nanosleep(&time, NULL);
+}
+
+/* All processes at a moment, with the rates since `before`, which may be NULL. */
+struct machine {
+    struct top_list list;
+    struct fleet fleet;
+};
+
+static bool machine_read(const struct arguments *arguments, const struct fleet *before,
+                         struct machine *machine)
+{
+    return top_list_make(arguments->directory, 0, &machine->list) &&
+           fleet_make(&machine->list, before, arguments->order, &machine->fleet);
+}
+
+static void machine_finish(struct machine *machine)
+{
+    fleet_finish(&machine->fleet);
+    top_list_finish(&machine->list);
+}
+
+static bool list_print(const struct arguments *arguments, const struct machine *machine)
+{
     struct top_frame frame = {0};
     struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
-    bool done = top_list_make(arguments->directory, 0, &list) &&
-                fleet_make(&list, NULL, arguments->order, &fleet);
-    if (done && arguments->json) {
-        done = top_json_list(stdout, &fleet);
-    } else if (done && (fleet.share_count || fleet.kept_count)) {
-        fleet_frame(&frame, &fleet, &look);
+    const struct fleet *fleet = &machine->fleet;
+    bool done = true;
+    if (arguments->json)
+        return top_json_list(stdout, fleet);
+    if (fleet->share_count || fleet->kept_count) {
+        fleet_frame(&frame, fleet, &look);
         done = !frame.failed && fwrite(frame.text, 1, frame.length, stdout) == frame.length;
-    } else if (done) {
-        puts("No process publishes. Start one with TARN_LIVE=1 in its environment.");
     }
-    if (done && !arguments->json && list.foreign)
-        printf("%zu of other users\n", list.foreign);
-    if (done && !arguments->json && list.left_out)
+    if (done && machine->list.foreign)
+        printf("%zu of other users\n", machine->list.foreign);
+    if (done && machine->list.left_out)
         printf("%zu pages more were not looked at: there are too many, or they cannot be read\n",
-               list.left_out);
+               machine->list.left_out);
+    top_frame_finish(&frame);
+    return done;
+}
+
+/* What it is now. Rates need a second look. */
+static int list_once(const struct arguments *arguments)
+{
+    struct machine machines[2] = {0};
+    bool rates = arguments->paced || arguments->order == FLEET_BY_RATE;
+    bool done = machine_read(arguments, NULL, &machines[0]);
+    if (done && rates) {
+        sleep_for(arguments->interval);
+        done = machine_read(arguments, &machines[0].fleet, &machines[1]);
+    }
+    const struct machine *now = &machines[rates];
+    bool any = now->fleet.share_count || now->fleet.kept_count;
+    done = done && list_print(arguments, now);
     if (!done)
         fputs("tarn top: the list could not be made\n", stderr);
-    top_frame_finish(&frame);
-    fleet_finish(&fleet);
-    top_list_finish(&list);
-    return done ? COMMAND_OK : COMMAND_FAILED;
+    else if (!any)
+        fputs("tarn top: no process publishes; start one with TARN_LIVE=1 in its environment\n",
+              stderr);
+    machine_finish(&machines[1]);
+    machine_finish(&machines[0]);
+    return done && any ? COMMAND_OK : COMMAND_FAILED;
 }
 
 static int list(const struct arguments *arguments)
@@ -287,13 +335,6 @@ static int list(const struct arguments *arguments)
 }
 
 /* Showing -------------------------------------------------------------------------------------- */
-
-static void sleep_for(double seconds)
-{
-    struct timespec time = {.tv_sec = (time_t)seconds};
-    time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
-    nanosleep(&time, NULL);
-}
 
 /* Reads, and waits for a first reading where there is none yet. Says what went wrong. */
 static bool read_first(int file, struct top_reading *reading)
