@@ -19,6 +19,8 @@ refuses 2 'outside wants a size' --fits 24G --outside much "$TARN_TEST_DATA/well
 refuses 2 'outside goes with --fits' --outside 1G "$TARN_TEST_DATA/well.pickle"
 refuses 2 'for one file' --fits 24G -o "$work/page.html" "$TARN_TEST_DATA/well.pickle"
 refuses 2 'for one file' --fits 24G "$TARN_TEST_DATA/well.pickle" "$TARN_TEST_DATA/oom.pickle"
+refuses 2 'leave out --at and --by' --fits 24G --at oom "$TARN_TEST_DATA/oom.pickle"
+refuses 2 'leave out --at and --by' --fits 24G --by stream "$TARN_TEST_DATA/oom.pickle"
 refuses 1 'has nothing left of it: 1.00 GiB lie outside' --fits 1G --outside 1G "$TARN_TEST_DATA/well.pickle"
 refuses 1 'this file has none: it is a state' --fits 1G "$TARN_TEST_DATA/state-only.pickle"
 

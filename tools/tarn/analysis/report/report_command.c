@@ -503,6 +503,10 @@ static int run_report(int argc, char **argv)
     if (arguments.fits.device && (arguments.output || count != 1))
         return command_usage_error("report",
                                    "--fits prints its answer for one file; a page has a slider");
+    if (arguments.fits.device &&
+        (arguments.options.moment.kind != REPORT_AT_PEAK || arguments.options.by))
+        return command_usage_error("report",
+                                   "--fits shows no moment and no tables: leave out --at and --by");
     if (arguments.fits.device)
         return report_fits(&arguments, argv[optind]);
     if (arguments.output && !report_page_exists()) {
