@@ -49,7 +49,10 @@ for driver in '' --driver=hip; do # which is AMD's own
 done
 run 0 "$tarn" sim --card apu --driver cuda env && says out '^TARN_DRIVER=cuda$'
 TARN_DRIVER=host run 0 "$tarn" sim --card apu env && says out '^TARN_DRIVER=host$'
-run 0 "$tarn" sim --card apu --card thor env && lacks out '^TARN_DRIVER='
+run 0 "$tarn" sim --card apu --card thor env && lacks out '^TARN_DRIVER=' # the last card alone counts
+run 0 env -u WSL_DISTRO_NAME "$tarn" sim --card wsl2 --card gh200 env && lacks out '^WSL_DISTRO_NAME='
+before=$(ulimit -v)
+run 0 "$tarn" sim --card va39 --card gh200 sh -c 'ulimit -v' && says out "^$before$"
 run 0 "$tarn" sim --card wsl2 --device-memory 1G -- "$tarn" check --json
 says out '"paged": true' && says out '"coherent": false' && says out '"address_bits": 4[78]'
 for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done

@@ -66,7 +66,7 @@ static const char help[] =
     "      The same folder, by hand.\n";
 
 struct arguments {
-    const char *driver, *card_driver; /* NULL: not given; none that the card needs */
+    const char *driver, *card; /* NULL: not given */
     bool path;
     int status; /* COMMAND_OK, or COMMAND_FAILED if a variable could not be set */
 };
@@ -173,15 +173,8 @@ static bool take_card(void *arguments, const char *value)
         i++;
     if (i == sizeof names / sizeof *names)
         return false;
-    /* What tarn sees of these machines is not the driver's. */
-    if (strcmp(value, "wsl2") == 0)
-        (void)set(arguments, set_variable("WSL_DISTRO_NAME", "tarn", false));
-    if (strcmp(value, "va39") == 0 &&
-        setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)1 << 39, RLIM_INFINITY}))
-        fprintf(stderr, "tarn sim: addresses cannot be limited: %s\n", strerror(errno));
-    /* AMD's, of which no other driver has anything to show. */
-    ((struct arguments *)arguments)->card_driver = strcmp(value, "apu") == 0 ? "hip" : NULL;
-    return set(arguments, set_variable("TARN_SIM_CARD", value, false));
+    ((struct arguments *)arguments)->card = value;
+    return true;
 }
 
 static bool take_failure(void *arguments, const char *value)
@@ -267,6 +260,18 @@ static const char *rule_of_no_call(const char *folder, const char *variable)
     return rule && *rule ? rule : NULL;
 }
 
+/* Sets what the card changes: for the simulated libraries, and what tarn sees of a machine that is
+ * not the driver's. */
+static int set_card(const char *card)
+{
+    if (strcmp(card, "va39") == 0 &&
+        setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)1 << 39, RLIM_INFINITY}))
+        fprintf(stderr, "tarn sim: addresses cannot be limited: %s\n", strerror(errno));
+    int status =
+        strcmp(card, "wsl2") == 0 ? set_variable("WSL_DISTRO_NAME", "tarn", false) : COMMAND_OK;
+    return status == COMMAND_OK ? set_variable("TARN_SIM_CARD", card, false) : status;
+}
+
 /* Becomes the command. Returns a status only if that failed. */
 static int become(char **command, const char *folder, const struct arguments *arguments)
 {
@@ -278,7 +283,11 @@ static int become(char **command, const char *folder, const struct arguments *ar
     }
     int status = set_variable("LD_LIBRARY_PATH", path, false);
     free(path);
-    const char *driver = arguments->driver ? arguments->driver : arguments->card_driver;
+    if (status == COMMAND_OK && arguments->card)
+        status = set_card(arguments->card);
+    /* The card apu is AMD's, of which no other driver has anything to show. */
+    bool amd = arguments->card && strcmp(arguments->card, "apu") == 0;
+    const char *driver = arguments->driver ? arguments->driver : amd ? "hip" : NULL;
     if (status == COMMAND_OK && driver && setenv("TARN_DRIVER", driver, 0))
         status = COMMAND_FAILED;
     if (status != COMMAND_OK)
