@@ -25,6 +25,14 @@ static const struct sim_card *card_of(bool amd)
     return &plain;
 }
 
+bool sim_card_is(const char *name)
+{
+    size_t i = 0;
+    while (i < sizeof cards / sizeof *cards && strcmp(cards[i].name, name) != 0)
+        i++;
+    return i < sizeof cards / sizeof *cards;
+}
+
 const struct sim_card *sim_card(void)
 {
     return card_of(false);

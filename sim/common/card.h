@@ -68,8 +68,15 @@ struct sim_card {
     X(va39, "NVIDIA T1000", 7, 5, .address_bits = 39)                                              \
     X(apu, "AMD Radeon 8060S", 11, 5, .amd = true, .integrated = true)
 
-/* The card of the environment, for CUDA and for HIP. Without one, with the other vendor's, or with
- * one that is not in the table: a discrete GPU that lacks nothing. */
+/* The names, each behind a space. */
+#define SIM_CARD_NAME(id, ...) " " #id
+#define SIM_CARD_NAMES SIM_CARD_LIST(SIM_CARD_NAME)
+
+/* True for a name in the table. */
+bool sim_card_is(const char *name);
+
+/* The card of the environment, for CUDA and for HIP. Without one, or with the other vendor's: a
+ * discrete GPU that lacks nothing. */
 const struct sim_card *sim_card(void);
 const struct sim_card *sim_card_amd(void);
 

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The life of a simulated library, and the environment variables that make calls fail or slow. Owns
- * the driver, which is always the host device here, and the rules, which are read once. */
+ * the driver, which is always the host device here, and the rules, which are read once. With a
+ * malformed variable no library starts: a test would pass without what it asked for. */
 #include "common/sim.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -28,6 +29,8 @@ static const struct driver plain = {
 
 const struct driver *driver;
 
+static tarn_status variables_check(void);
+
 static mutex start_lock = MUTEX_INITIALIZER(LOCK_SIM_START);
 static atomic_bool started, exits;
 
@@ -41,7 +44,9 @@ static void process_exits(void)
 static tarn_status start_locked(void)
 {
     static bool watching;
-    tarn_status status = host_start();
+    tarn_status status = variables_check();
+    if (!status)
+        status = host_start();
     if (status)
         return status;
     for (int i = 0; i < atomic_load(&host.devices) && sim_card()->paged; i++)
@@ -114,6 +119,7 @@ struct rule {
 
 static struct rule failures[RULES], delays[RULES];
 static int failure_count, delay_count;
+static const char *bad_rules; /* the variable with a malformed rule; NULL: all are good */
 static pthread_once_t rules_read = PTHREAD_ONCE_INIT;
 
 /* Copies "NAME:" into a rule. Returns what follows it; NULL if there is no name. */
@@ -169,8 +175,7 @@ static int read_rules(const char *variable, struct rule *rules,
         if (count < RULES && length < sizeof text && read(text, &rules[count]))
             count++;
         else
-            fprintf(stderr, "tarn sim: %s: \"%s\" is not a rule, or there are too many\n", variable,
-                    text);
+            bad_rules = variable;
         at += length;
         at += *at == ',';
     }
@@ -259,9 +264,75 @@ unsigned sim_number(const char *variable, unsigned otherwise)
     if (!text || !*text)
         return otherwise;
     unsigned long value = strtoul(text, &end, 10);
-    if (*end || value > 1000000000) {
-        fprintf(stderr, "tarn sim: %s=%s is not a number\n", variable, text);
-        return otherwise;
+    return *end || value > 1000000000 ? otherwise : (unsigned)value;
+}
+
+/* ---- Malformed variables ---- */
+
+static bool is_number(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits && digits < 10 && !text[digits];
+}
+
+static bool is_switch(const char *text)
+{
+    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
+/* What follows "TOTAL:USED"; NULL if the text begins otherwise. */
+static const char *after_pair(const char *text)
+{
+    unsigned long number;
+    const char *at = read_number(text, &number);
+    return at && *at == ':' ? read_number(at + 1, &number) : NULL;
+}
+
+static bool is_pair(const char *text)
+{
+    const char *end = after_pair(text);
+    return end && !*end;
+}
+
+/* True for "PID:BYTES" joined by commas. The bytes may be "?", which are not known. */
+static bool is_processes(const char *text)
+{
+    while (text) {
+        unsigned long number;
+        const char *at = read_number(text, &number), *end = after_pair(text);
+        if (at && at[0] == ':' && at[1] == '?')
+            end = at + 2;
+        if (!end || !*end)
+            return end;
+        text = *end == ',' ? end + 1 : NULL;
     }
-    return (unsigned)value;
+    return false;
+}
+
+/* The libraries share their environment, so each looks at the variables of all. */
+static tarn_status variables_check(void)
+{
+    static const struct {
+        const char *name, *wants;
+        bool (*is)(const char *text);
+    } variables[] = {
+        {"TARN_SIM_CARD", "one of" SIM_CARD_NAMES, sim_card_is},
+        {"TARN_SIM_CUDA_VERSION", "a number, as 11040", is_number},
+        {"TARN_SIM_HIP_VERSION", "a number, as 60100000", is_number},
+        {"TARN_SIM_STRICT", "0 or 1", is_switch},
+        {"TARN_SIM_PROCESSES", "PID:BYTES joined by commas", is_processes},
+        {"TARN_SIM_NVML_MEMORY", "TOTAL:USED", is_pair},
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = getenv(variables[i].name);
+        if (text && *text && !variables[i].is(text))
+            return failed(TARN_ERROR_CONFIGURATION, "%s=%s: it wants %s", variables[i].name, text,
+                          variables[i].wants);
+    }
+    pthread_once(&rules_read, read_all_rules);
+    if (bad_rules)
+        return failed(TARN_ERROR_CONFIGURATION, "%s=%s: it wants up to %d rules as %s", bad_rules,
+                      getenv(bad_rules), RULES,
+                      strcmp(bad_rules, "TARN_SIM_FAIL") == 0 ? "CALL:N:CODE" : "CALL:MS");
+    return TARN_OK;
 }

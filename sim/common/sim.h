@@ -24,7 +24,8 @@
 
 enum sim_state { SIM_RUNS, SIM_NOT_STARTED, SIM_FORKED, SIM_EXITS };
 
-/* Starts the host device of this library. It may be called again. When the process exits,
+/* Starts the host device of this library. TARN_ERROR_CONFIGURATION if a variable is malformed. It
+ * may be called again. When the process exits,
  * sim_state() becomes SIM_EXITS. */
 tarn_status sim_start(void);
 enum sim_state sim_state(void);
@@ -46,8 +47,8 @@ tarn_status sim_native_stream(void *native, int *device, driver_stream *stream);
 driver_graph sim_native_graph(void *native);
 tarn_status sim_native_graph_destroy(void *native);
 
-/* Returns a number from the environment, or `otherwise`. Reports on standard error a value that is
- * not a number. */
+/* Returns a number from the environment, or `otherwise`. With a value that is not a number no
+ * library starts. */
 unsigned sim_number(const char *variable, unsigned otherwise);
 
 #endif

@@ -22,8 +22,12 @@ int sim_hip_version(void)
 
 hip_result sim_enter(const char *call)
 {
-    if (sim_state() == SIM_NOT_STARTED && sim_start())
+    static atomic_bool said; /* any call starts the library, so each would say it */
+    if (sim_state() == SIM_NOT_STARTED && sim_start()) {
+        if (!atomic_exchange(&said, true))
+            fprintf(stderr, "tarn sim: libamdhip64: %s\n", tarn_last_error());
         return HIP_NOT_INITIALIZED;
+    }
     switch (sim_state()) {
     case SIM_RUNS:
         return (hip_result)sim_knob(call);

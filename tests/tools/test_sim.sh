@@ -127,6 +127,20 @@ if [ -z "${TARN_SANITIZE:-}" ]; then
     done
     run 0 "$tarn" sim --fail cuMemAlloc:1:2 "$work/program" && says out '^alloc: 2$'
 
+    # With a malformed variable no driver starts, and standard error names it. Empty is not set, and the other vendor's card is none.
+    begin() { run 0 env "TARN_SIM_$1" "$tarn" sim python3 -c "import ctypes; print(ctypes.CDLL('$2').$3(0))"; }
+    for bad in CARD=gh2000 CUDA_VERSION=abc HIP_VERSION=6.1 STRICT=2 NVML_MEMORY=1 "PROCESSES=1:2,"; do
+        begin "$bad" libcuda.so.1 cuInit && says out '^100$' && says err "^tarn sim: libcuda.so.1: TARN_SIM_$bad: it wants "
+        begin "$bad" libamdhip64.so.6 hipInit && says out '^3$' && says err "^tarn sim: libamdhip64: TARN_SIM_$bad: it wants "
+    done
+    for bad in FAIL=cuInit:1 SLOW=cuInit SLOW=hipInit:1,hipInit:x; do
+        begin "$bad" libcuda.so.1 cuInit && says out '^100$' && says err "TARN_SIM_$bad: it wants up to 16 rules as CALL:"
+    done
+    begin CARD=gh2000 libcuda.so.1 cuInit && says err ' orin .* gh200 .* apu$'
+    for good in CARD= CARD=apu CARD=gh200 FAIL= STRICT=0 PROCESSES= "PROCESSES=1:2,3:?" NVML_MEMORY=4:3; do
+        begin "$good" libcuda.so.1 cuInit && says out '^0$' && silent err
+    done
+
     # After which codes each later call gives the same: those of which cuda.h says so, and no others.
     cat >"$work/codes.c" <<'END'
 #include <dlfcn.h>
