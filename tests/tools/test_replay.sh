@@ -307,7 +307,11 @@ run 0 replay --json "$work/failed.csv" && json 'a[0]["recorded_ooms"] == 1 and a
 run 0 replay "$work/failed.csv" && says out 'in the recording: 1, not tried, since it does not show how large the device was; --device-memory'
 run 0 replay --least --json "$work/failed.csv" && json '1025 << 20 <= a[0]["least"] < 1100 << 20'
 run 0 report "$work/failed.csv" && says out 'does not show how much was reserved' && says out '1.01 GiB with tarn (tarn.use(rmm=True))'
-run 0 report --no-what-if "$work/failed.csv" && says out 'does not show how much was reserved' && lacks out 'fits on a device'
+run 0 report --no-what-if "$work/failed.csv" && says out 'does not show how much was reserved' && lacks out 'fits on a device' && lacks out 'least'
+awk 'NR == 3 { for (i = 0; i < 25000; i++) print "1,10:00:00:000001,allocate,0x200000,512,0\n1,10:00:00:000001,free,0x200000,512,0" } { print }' \
+    "$work/failed.csv" >"$work/long.csv" # a search takes long
+run 0 report "$work/long.csv" && lacks out 'with tarn' && says out 'tarn report --least'
+run 0 report --least "$work/long.csv" && says out '1.01 GiB with tarn' && lacks out 'tarn report --least'
 run 0 replay --json --device-memory 512M "$work/failed.csv" && json 'a[0]["ooms_tried"] == a[0]["ooms_here"] == a[0]["pytorch_ooms_here"] == 1'
 
 # A state without a trace.

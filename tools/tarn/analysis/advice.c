@@ -277,6 +277,8 @@ static bool advise_unsized(const struct analysis *analysis, const struct analysi
                 : "holes or too little memory were the cause");
     if (replay && replay->tarn.least)
         say_least(advice, analysis, replay);
+    else if (replay && replay->least_left_out && advice_wants_replay(analysis))
+        say(advice, " `tarn report --least` computes how large a device must be.");
     return said && say_category(advice, analysis, moment, allocated);
 }
 

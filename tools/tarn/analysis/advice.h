@@ -49,6 +49,7 @@ struct advice_replay {
      * not known */
     uint64_t tried;
     struct advice_run native, expandable, tarn;
+    bool least_left_out; /* the smallest devices were not searched, because that takes long */
 };
 
 /* `replay` may be NULL. False if memory is short. */

@@ -31,6 +31,8 @@ struct report_file {
     struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
     const char *not_searched;    /* "has several streams": why it searched no smallest devices;
                                     NULL: it did, or nobody asked */
+    bool least_left_out; /* the advice needs the smallest devices, and they were not searched
+                                    because that takes long */
 };
 
 /* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is

@@ -17,6 +17,14 @@
 #define FAILED_EVENTS 50000 /* the same if the advice needs the smallest devices */
 #define TEXT_EVENTS 1000000 /* above this many events, text is printed without a replay */
 
+static bool wants_least(const struct report_file *file)
+{
+    bool wants = false;
+    for (size_t i = 0; i < file->count; i++)
+        wants = wants || advice_wants_least(&file->analyses[i]);
+    return wants;
+}
+
 static const struct replay_options *choose(struct report_file *file, bool page, bool least)
 {
     static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
@@ -25,12 +33,9 @@ static const struct replay_options *choose(struct report_file *file, bool page, 
                                                 .compare = true,
                                                 .least = true};
     uint64_t events = 0;
-    bool failed = false;
-    for (size_t i = 0; i < file->count; i++) {
+    for (size_t i = 0; i < file->count; i++)
         events += file->analyses[i].event_count;
-        failed = failed || advice_wants_least(&file->analyses[i]);
-    }
-    if (least || (failed && events <= FAILED_EVENTS))
+    if (least || (wants_least(file) && events <= FAILED_EVENTS))
         return &whole;
     file->not_searched = file->snapshot.stream_count > 1 ? "has several streams"
                          : events > LEAST_EVENTS         ? "has more than 250,000 events"
@@ -49,15 +54,19 @@ void report_what_if_run(struct report_file *file, bool page, bool least)
         wanted = wanted || told || (page && least);
         events += file->analyses[i].event_count;
     }
-    if (!page && !least && events > TEXT_EVENTS)
+    if (!page && !least && events > TEXT_EVENTS) {
+        file->least_left_out = wanted && wants_least(file);
         return;
+    }
     if (!wanted) {
         file->not_searched = traced ? "began late, when most memory was reserved already" : NULL;
         return;
     }
+    const struct replay_options *how = choose(file, page, least);
+    file->least_left_out = !how->least && wants_least(file);
     file->what_if = calloc(1, sizeof *file->what_if);
     if (file->what_if)
-        (void)replay_file_run(file->path, choose(file, page, least), false, file->what_if);
+        (void)replay_file_run(file->path, how, false, file->what_if);
 }
 
 void report_what_if_finish(struct report_file *file)
@@ -115,7 +124,7 @@ bool report_advice(const struct report_file *file, const struct analysis *analys
 {
     uint64_t requested;
     struct report_what_if rows[REPORT_POLICIES];
-    struct advice_replay replay = {0};
+    struct advice_replay replay = {.least_left_out = file->least_left_out};
     if (report_what_if_get(file, analysis->device, &requested, rows)) {
         replay.native = run_of(&rows[0]);
         replay.expandable = run_of(&rows[1]);
