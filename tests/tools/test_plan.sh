@@ -154,6 +154,10 @@ run 0 plan "$data/torn.pickle" && says out 'not planned: 1 request that failed; 
 run 0 plan --json "$data/holes.pickle"
 json 'a["initial_blocks"] == a["other_devices"] == 0 and a["recorded_ooms"] == 1 and a["smallest_device"]["plan"] >= 540 << 20 and a["smallest_device"]["pytorch"] > 600 << 20'
 TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be written'
+for name in a,b a:b 'a[b]' "$(printf '%0250d' 0)"; do # which the settings cannot name
+    mkdir "$work/$name"
+    TMPDIR=$work/$name run 0 plan "$data/small-4.pickle" && silent err
+done
 
 # Every file is served with its plan, on the device that it is of.
 for file in late-frees pools wrapped small-4; do

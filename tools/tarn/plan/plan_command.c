@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,14 +170,24 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
     return well;
 }
 
-/* Writes a draft beside the output, and replays the file with it as the plan. */
+/* True if TARN_ALLOC_CONF can name a file of this name with the end that a draft gets. */
+static bool can_be_plan(const char *path)
+{
+    return !path[strcspn(path, ",:[]")] && strlen(path) <= PLAN_PATH_MOST - 8;
+}
+
+/* Writes a draft beside the output, and replays the file with it as the plan. Without an output the
+ * draft is in TMPDIR, or in /tmp where the name of TMPDIR is none for a plan. */
 static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft,
                       uint64_t memory, struct replay_result *result)
 {
     char made[PLAN_PATH_MOST], conf[PLAN_PATH_MOST + 8], error[512];
     const char *folder = getenv("TMPDIR");
-    char path[PLAN_PATH_MOST];
-    snprintf(path, sizeof path, "%s/tarn-plan", folder && *folder ? folder : "/tmp");
+    char path[PATH_MAX] = "";
+    if (folder && *folder)
+        snprintf(path, sizeof path, "%s/tarn-plan", folder);
+    if (!*path || !can_be_plan(path))
+        snprintf(path, sizeof path, "/tmp/tarn-plan");
     if (!plan_draft_write(draft, arguments->output ? arguments->output : path, made, error,
                           sizeof error))
         return complain(arguments->path, error);
@@ -567,8 +578,7 @@ static int plan(struct arguments *arguments)
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value && strcmp(value, "-") != 0 && !value[strcspn(value, ",:[]")] &&
-           strlen(value) <= PLAN_PATH_MOST - 8;
+    return *value && strcmp(value, "-") != 0 && can_be_plan(value);
 }
 
 static bool take_device(void *arguments, const char *value)
