@@ -7,7 +7,6 @@
 # TARN_PROGRAM is the program, TARN_TEST_DATA the folder of generated snapshots; with TARN_FAILURES=all every KiB is tried.
 # shellcheck source=tests/support/program.sh
 source "$(dirname "$0")/../support/program.sh"
-trap '' XFSZ # as a failed write, not a signal
 injections=0
 snapshot=$data/small-4.pickle
 log=$work/few.csv # what a plan is made for in no time

@@ -59,6 +59,8 @@ for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '-
 run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
 run 126 "$tarn" sim "$work" && says err 'Permission denied'
 run 7 "$tarn" sim -- sh -c 'exit 7'
+# shellcheck disable=SC2016 # the shell's own
+run 153 "$tarn" sim -- sh -c 'ulimit -f 1; exec head -c 4096 /dev/zero >"$0"' "$work/large" # of this signal the program hands nothing on
 run 0 "$tarn" sim echo --devices 3 && says out '^--devices 3$' # the command's own option
 
 # The environment.

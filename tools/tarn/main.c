@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,9 +110,26 @@ static void occupy_streams(void)
             (void)!open("/dev/null", (file == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+/* A write past the size that a file may have (ulimit -f) fails, as one on a full disk does, and
+ * does not end the program, which could not remove the file then. A program that is run does not
+ * inherit a handler, as it would inherit that the signal is ignored. */
+static void survive_large_files(void)
+{
+    const struct sigaction caught = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+    struct sigaction before;
+    if (sigaction(SIGXFSZ, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        (void)sigaction(SIGXFSZ, &caught, NULL);
+}
+
 int main(int argc, char **argv)
 {
     occupy_streams();
+    survive_large_files();
     setlocale(LC_CTYPE, "");
     plain_output_begin();
     if (argc < 2) {
