@@ -371,13 +371,13 @@ static void files_of_python(void **state)
                                           NULL};
     static const char *const python[] = {"step@/home/me/Python/a.py", "keep@/home/me/Python/b.py",
                                          NULL};
-    static const char *const modules[] = {"step@/home/me/Modules/a.py", "keep@/me/Modules/b.c",
+    static const char *const modules[] = {"step@/home/me/Modules/a.py", "keep@/me/Modules/b.py",
                                           NULL};
     static const char *const objects[] = {"step@/home/me/Objects/a.py",
                                           "keep@/home/me/lib/python/b.py", NULL};
     expect_site(&folding, sources, "step  a.py:1");
     expect_site(&folding, python, "keep  b.py:2 < step  a.py:1");
-    expect_site(&folding, modules, "keep  b.c:2 < step  a.py:1");
+    expect_site(&folding, modules, "keep  b.py:2 < step  a.py:1");
     expect_site(&folding, objects, "keep  b.py:2 < step  a.py:1");
 }
 

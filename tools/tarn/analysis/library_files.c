@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what tells a library's file from the program's: it lies among installed packages, or it has
- * a place and a name that only the library's sources have. */
+/* Owns what tells a library's file from the program's: it lies among installed packages, or as only
+ * the library's sources lie. */
 #include "analysis/library_files.h"
 
 #include <ctype.h>
@@ -48,69 +48,32 @@ static const char *const torch_parts[] = {"_",
                                           "utils/",
                                           NULL};
 
-/* The files of CPython's sources that a stack of a program goes through. */
-static const char *const python_objects[] = {"abstract.c",      "boundmethod",
-                                             "call.c",          "classobject.c",
-                                             "codeobject.c",    "descrobject.c",
-                                             "dictobject.c",    "enumobject.c",
-                                             "exceptions.c",    "funcobject.c",
-                                             "genericalias",    "genobject.c",
-                                             "iterobject.c",    "listobject.c",
-                                             "methodobject.c",  "moduleobject.c",
-                                             "object.c",        "setobject.c",
-                                             "stringlib/",      "tupleobject.c",
-                                             "typeobject.c",    "typevar",
-                                             "unionobject.",    "unicodeobject.",
-                                             "weakrefobject.c", NULL};
-static const char *const python_core[] = {
-    "_warnings.c",       "bltinmodule.c", "bytecodes.c",     "ceval",        "context.c",
-    "executor_cases.c.", "errors.c",      "frozenmain.c",    "gc.c",         "generated_cases.c.",
-    "import.c",          "importdl.c",    "instrumentation", "intrinsics.c", "legacy_tracing.c",
-    "optimizer.c",       "pylifecycle.c", "pystate.c",       "pythonrun.c",  "specialize.c",
-    "sysmodule.c",       "thread.c",      "thread_pthread",  "Python-ast.c", NULL};
-static const char *const python_modules[] = {"_abc.c",
-                                             "_asynciomodule.c",
-                                             "_bisectmodule.c",
-                                             "_collectionsmodule.c",
-                                             "_contextvars",
-                                             "_ctypes/",
-                                             "_datetimemodule",
-                                             "_elementtree.c",
-                                             "_functoolsmodule",
-                                             "_heapqmodule.c",
-                                             "_io/",
-                                             "_json.c",
-                                             "_operator.c",
-                                             "_pickle.c",
-                                             "_queuemodule.c",
-                                             "_struct.c",
-                                             "_threadmodule.c",
-                                             "_weakref.c",
-                                             "atexitmodule.c",
-                                             "arraymodule.c",
-                                             "gcmodule.c",
-                                             "itertoolsmodule.c",
-                                             "main.c",
-                                             "mathmodule.c",
-                                             "posixmodule.c",
-                                             "selectmodule.c",
-                                             "signalmodule.c",
-                                             "socketmodule.c",
-                                             "timemodule.c",
-                                             NULL};
-
-/* What stands behind the last `folder` ("torch/") in which something begins with one of the parts.
- * NULL: there is none. */
-static const char *part_in(const char *file, const char *folder, const char *const *parts)
+/* What stands behind the last "torch/" in which something begins with one of these. NULL: there is
+ * none. */
+static const char *torch_part(const char *file)
 {
+    static const char folder[] = "torch/";
     const char *found = NULL;
     for (const char *at = file; (at = strstr(at, folder)); at++) {
         const char *part = at + strlen(folder);
-        for (size_t i = 0; parts[i] && (at == file || at[-1] == '/'); i++)
-            if (strncmp(part, parts[i], strlen(parts[i])) == 0)
+        for (size_t i = 0; torch_parts[i] && (at == file || at[-1] == '/'); i++)
+            if (strncmp(part, torch_parts[i], strlen(torch_parts[i])) == 0)
                 found = part;
     }
     return found;
+}
+
+/* True for a file of CPython's sources, which are in C. */
+static bool in_python_sources(const char *file)
+{
+    static const char *const folders[] = {"Objects/", "Python/", "Modules/"};
+    size_t length = strlen(file);
+    bool found = false;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++) {
+        const char *at = strstr(file, folders[i]);
+        found = at && (at == file || at[-1] == '/');
+    }
+    return found && length > 2 && file[length - 2] == '.' && strchr("ch", file[length - 1]);
 }
 
 /* True below "lib/python3" or "lib/python3.12". */
@@ -131,13 +94,11 @@ const char *library_torch_part(const char *file)
         if (package)
             return package + strlen(packages[i]);
     }
-    return part_in(file, "torch/", torch_parts);
+    return torch_part(file);
 }
 
 bool library_has_file(const char *file)
 {
     return strstr(file, "site-packages/") || strstr(file, "dist-packages/") ||
-           in_standard_library(file) || library_torch_part(file) ||
-           part_in(file, "Objects/", python_objects) || part_in(file, "Python/", python_core) ||
-           part_in(file, "Modules/", python_modules);
+           in_standard_library(file) || in_python_sources(file) || library_torch_part(file);
 }
