@@ -376,11 +376,31 @@ static void the_thread_does_it(void)
     GIVES(tarn_device_trim(0, 0), TARN_ERROR_SHUTDOWN);
 }
 
-/* The thread of a pool with a short time sleeps again when the pool is over. */
+static atomic_int shares; /* 1: `moving` is shared; 2: no longer */
+
+static void *share_moving(void *argument)
+{
+    move_begin(arena_if_used(0));
+    atomic_store(&shares, 1);
+    while (atomic_load(&shares) < 2)
+        (void)usleep(100);
+    move_end(arena_if_used(0));
+    return argument;
+}
+
+/* The thread of a pool with a short time sleeps again when the pool is over, also if the pool could
+ * not be removed because memory was on the move, and no call comes after it. */
 static void a_pool_that_is_over_wakes_nobody(void)
 {
     begin();
-    OK(tarn_pool_release(pool_with((tarn_pool_options){.device = 0, .idle_release = 1})));
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0, .idle_release = 1});
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, share_moving, NULL) == 0);
+    while (!atomic_load(&shares))
+        (void)usleep(100);
+    OK(tarn_pool_release(pool));
+    atomic_store(&shares, 2);
+    CHECK(pthread_join(thread, NULL) == 0);
     unsigned long sleeps = 0, before = 1;
     for (int i = 0; i < 100 && (!sleeps || sleeps != before); i++) {
         before = sleeps;

@@ -18,6 +18,7 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
 #include "memory/heap/idle/wait.h"
+#include "memory/pool/pool.h"
 #include "memory/range/range.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
@@ -119,12 +120,20 @@ static void release_unmapped(struct arena *arena, uint64_t now)
     }
 }
 
+/* Whether a pool has ended and has no memory. It stays in the list until a call removes it, which
+ * may be none. */
+static bool is_over(struct store *store)
+{
+    const struct pool *pool = pool_of_store(store);
+    return pool && !atomic_load(&pool->count) && !rest_of(store, 0);
+}
+
 /* The shortest time of a pool, in ns; 0: none. The caller shares `moving`. */
 static uint64_t time_of_pools(struct arena *arena)
 {
     uint64_t shortest = 0;
     for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store))
-        if (store->idle_release)
+        if (store->idle_release && !is_over(store))
             shortest = shorter(shortest, store_idle_release(store));
     return shortest;
 }
