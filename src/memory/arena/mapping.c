@@ -272,10 +272,10 @@ static tarn_status grant_alone(struct arena *arena, int peer)
     /* A growth may have set access at second addresses, to which it moves the pieces next. */
     for (size_t i = 0; i < arena->size / arena->granule && !status; i++)
         if (arena->seconds[i])
-            status = device_note(arena->device,
-                                 driver->set_access(arena->device->number,
-                                                    arena->base + i * arena->granule,
-                                                    arena->seconds[i]->size, &peer, 1));
+            status =
+                device_note(arena->device, driver->set_access(arena->device->number,
+                                                              arena->base + i * arena->granule,
+                                                              arena->seconds[i]->size, &peer, 1));
     return status;
 }
 
