@@ -473,8 +473,8 @@ static void *want(void *argument)
         CHECK(status == TARN_OK || status == TARN_ERROR_INVALID_ARGUMENT);
         if (!status) {
             CHECK(atomic_fetch_add(&got[i], 1) == 0);
+            atomic_fetch_sub(&got[i], 1); /* while no other thread can have the page */
             OK(tarn_range_decommit(shared, 0, 2 * PAGE, i % 2 ? own : stream));
-            atomic_fetch_sub(&got[i], 1);
             atomic_store(&turn, i + 1);
         } else if (i == ROUNDS - 1) {
             break;
