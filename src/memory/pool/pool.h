@@ -75,9 +75,9 @@ void pool_release(struct pool *pool);
  * pool_hold_end() undoes both, from any thread. */
 bool pool_hold(struct pool *pool);
 void pool_hold_end(struct pool *pool);
-/* Only holds the store, while no memory of the device is on the move and no request takes memory of
- * another pool. So nothing that was chosen before is unmapped or handed out afterwards. In a
- * callback during a move, that move goes on. The caller keeps the pool, and holds no lock. */
+/* Holds the store without adding a reference. First waits until no memory of the device is on the
+ * move and no request takes memory of another pool, so none of them changes the pool afterwards.
+ * Does not wait in a callback during a move. The caller keeps the pool, and holds no lock. */
 void pool_hold_still(struct pool *pool);
 /* Undoes only the hold. The caller, or the hold, keeps the pool. */
 void pool_hold_drop(struct pool *pool);

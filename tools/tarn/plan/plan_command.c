@@ -177,7 +177,7 @@ static bool can_be_plan(const char *path)
 }
 
 /* Writes a draft beside the output, and replays the file with it as the plan. Without an output the
- * draft is in TMPDIR, or in /tmp where the name of TMPDIR is none for a plan. */
+ * draft is in TMPDIR, or in /tmp if a setting cannot name a file in TMPDIR. */
 static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft,
                       uint64_t memory, struct replay_result *result)
 {
