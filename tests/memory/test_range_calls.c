@@ -262,6 +262,48 @@ static void observers_know_what_is_mapped(void)
 }
 
 /* Old pages that the driver refuses to unmap: one call per run, and all stay. */
+static uint64_t begun; /* the generation of a mapping that has not ended; 0: none */
+
+static void note_begin(const tarn_mapping *range, void *user)
+{
+    (void)user;
+    mistakes += begun != 0;
+    begun = range->generation;
+}
+
+static void note_end(const tarn_mapping *range, void *user)
+{
+    (void)user;
+    mistakes += begun == 0 || begun != range->generation;
+    begun = 0;
+}
+
+/* Each call of a commit fails, and those after it, so that the driver may keep the page mapped. */
+static void observers_know_a_page_that_stays_mapped(void)
+{
+    start();
+    observed = range_of(NULL, PAGE);
+    tarn_observer observer;
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = TARN_ALL_DEVICES,
+                                                  .mapped = note_begin,
+                                                  .unmapping = note_end},
+                         &observer));
+    tarn_status status = TARN_ERROR_DRIVER;
+    size_t kept = 0;
+    for (uint64_t call = 1; status; call++) {
+        OK(tarn_host_fail_set(-1, call, true, TARN_ERROR_DRIVER));
+        status = tarn_range_commit(observed, 0, PAGE, stream);
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        kept += status && begun;
+        OK(tarn_device_trim(0, 0));
+        CHECK((begun != 0) == (status == TARN_OK));
+    }
+    CHECK(mistakes == 0 && kept > 0);
+    OK(tarn_observer_remove(observer));
+    end(observed);
+}
+
 static void old_pages_that_are_refused_stay(void)
 {
     start();
@@ -658,6 +700,7 @@ int main(void)
         CHILD_TEST(observers_are_asked_before_growth),
         CHILD_TEST(a_commit_that_cannot_succeed_does_not_spill_everything),
         CHILD_TEST(observers_know_what_is_mapped),
+        CHILD_TEST(observers_know_a_page_that_stays_mapped),
         CHILD_TEST(old_pages_that_are_refused_stay),
         CHILD_TEST(peers_reach_pages),
         CHILD_TEST(a_sleep_says_what_stays),

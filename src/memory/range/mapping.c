@@ -192,6 +192,22 @@ static void leave_aliased(struct tarn_range *range, size_t first, size_t end)
     }
 }
 
+static bool is_left(const struct page *page)
+{
+    return page && word_state(atomic_load(&page->word)) == PAGE_LEFT;
+}
+
+/* Pages that undo() left mapped are a new mapping, since their end will be told. */
+static void begin_stuck(const struct tarn_range *range, size_t first, size_t end)
+{
+    for (size_t from = first, to; from < end; from = to + 1) {
+        for (to = from; to < end && is_left(range_known(range, to)); to++)
+            ;
+        if (to > from)
+            begin_generation(range, from, to);
+    }
+}
+
 tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
                              struct piece_list *pieces, struct page **aliases)
 {
@@ -202,6 +218,7 @@ tarn_status range_map_locked(struct tarn_range *range, size_t first, size_t end,
         undo(range, first, end, pieces);
     shared_unlock(&arena->mapping);
     if (status) {
+        begin_stuck(range, first, end);
         pieces_to_unmapped(arena, pieces);
         return status;
     }
@@ -259,11 +276,6 @@ void range_empty_locked(struct tarn_range *range, struct page *page)
         page->link = NULL;
     }
     atomic_store(&page->word, word_with(word, PAGE_EMPTY));
-}
-
-static bool is_left(const struct page *page)
-{
-    return page && word_state(atomic_load(&page->word)) == PAGE_LEFT;
 }
 
 /* True if a page can be unmapped together with the page beside it: it is LEFT and idle. */
