@@ -90,6 +90,31 @@ static void a_piece_is_a_small_part_of_what_is_reserved(void **state)
     OK(tarn_device_limit_set(0, LIMIT));
 }
 
+/* Parts of pieces of which a block holds the rest, so that they cannot move: pieces are smaller
+ * then, so that later blocks leave less beside them. */
+static void pieces_are_smaller_where_much_is_free_in_parts(void **state)
+{
+    (void)state;
+    enum { PAIRS = 7 };
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    uint64_t few = 0, many = 0;
+    void *parts[PAIRS], *walls[PAIRS];
+    OK(tarn_free(alloc_new(PAIRS * 32 * MIB, &few)));
+    for (int i = 0; i < PAIRS; i++) {
+        parts[i] = alloc_on(own, 20 * MIB);
+        walls[i] = alloc_on(own, 12 * MIB);
+    }
+    for (int i = 0; i < PAIRS; i++)
+        OK(tarn_free(parts[i]));
+    void *next = alloc_new(PAIRS * 32 * MIB, &many);
+    CHECK(few == PAIRS && many == 2 * PAIRS);
+    for (int i = 0; i < PAIRS; i++)
+        OK(tarn_free(walls[i]));
+    OK(tarn_free(next));
+    nothing_is_left(0);
+    OK(tarn_device_limit_set(0, LIMIT));
+}
+
 static void pieces_are_small_near_a_lower_limit_too(void **state)
 {
     (void)state;
@@ -208,6 +233,7 @@ int main(void)
         cmocka_unit_test(pieces_get_smaller_as_the_device_fills),
         cmocka_unit_test(a_large_block_is_one_piece_while_blocks_stay),
         cmocka_unit_test(a_piece_is_a_small_part_of_what_is_reserved),
+        cmocka_unit_test(pieces_are_smaller_where_much_is_free_in_parts),
         cmocka_unit_test(pieces_are_small_near_a_lower_limit_too),
         cmocka_unit_test(what_is_little_beside_all_is_not_moved),
         cmocka_unit_test(of_free_memory_the_largest_part_moves_first),

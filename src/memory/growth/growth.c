@@ -55,9 +55,11 @@
 
 /* One live block holds a whole piece in place. To keep that small compared with the program's
  * memory, however large the device is, a piece is at most this part of what is reserved, or this
- * many bytes. */
+ * many bytes. It is half of that where much is free in parts of pieces, which cannot move: more
+ * than PARTS_MOST bytes and 1/SLACK_PART of the device's reserved memory. */
 #define RESERVED_PART 512
 #define SMALL_PIECE ((size_t)32 << 20)
+#define PARTS_MOST ((size_t)128 << 20)
 /* Each piece costs driver calls, so memory for one block of at least WHOLE_PIECE bytes is one piece
  * while the heap's blocks stay: while at most this part of the bytes that it gained was freed. One
  * block that later lies there holds all of the piece in place. So such a piece is at most
@@ -148,8 +150,9 @@ static size_t lesser(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Bytes: about the largest piece of `create` bytes that a growth without a plan creates. */
-static size_t largest_locked(const struct heap *heap, size_t create)
+/* Bytes: about the largest piece of `create` bytes that a growth without a plan creates. `parts`:
+ * much is free in parts of pieces. */
+static size_t largest_locked(const struct heap *heap, size_t create, bool parts)
 {
     const struct arena *arena = heap->arena;
     size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule),
@@ -158,6 +161,8 @@ static size_t largest_locked(const struct heap *heap, size_t create)
         return whole;
     if (beside < SMALL_PIECE)
         beside = SMALL_PIECE;
+    if (parts)
+        beside = round_up(beside / 2, arena->granule);
     return lesser(largest, beside);
 }
 
@@ -427,8 +432,11 @@ static tarn_status growth_plan_locked(struct growth *growth)
         growth->freely = growth->spare || profile->moves_freely;
         growth->borrows = growth->freely || part == SLACK_PART;
         bool apart = heap->following && small; /* the plan's memory is for large blocks */
-        if (!apart && (growth->freely || slack))
+        bool moves = !apart && (growth->freely || slack);
+        if (moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
+        size_t left = heap->zones.free_bytes; /* in parts of pieces, if whole ones move */
+        bool parts = moves && left > PARTS_MOST && left > arena->reserved / SLACK_PART;
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
         growth->create = total < need ? need - total : 0;
@@ -440,7 +448,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
         }
         growth->size = total + growth->create;
         growth->largest = profile->part ? round_up(growth->create / profile->part, arena->granule)
-                                        : largest_locked(heap, growth->create);
+                                        : largest_locked(heap, growth->create, parts);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
