@@ -77,7 +77,7 @@ static inline bool tarn_late_flush(void)
 /* Frees a block, on the device or pinned, after all work that `device` has now. Waits for the
  * device. If that is not possible, the block stays allocated until one of these calls can wait;
  * without host memory for the note, for good. NULL is allowed.
- *   TARN_ERROR_INVALID_POINTER, TARN_ERROR_DOUBLE_FREE   as tarn_free(), if it could wait */
+ *   TARN_ERROR_INVALID_POINTER, TARN_ERROR_DOUBLE_FREE   as tarn_free() */
 static inline tarn_status tarn_late_free(int device, void *pointer)
 {
     tarn_status status = TARN_OK;
@@ -87,6 +87,11 @@ static inline tarn_status tarn_late_free(int device, void *pointer)
         (void)tarn_late_flush();
         return status;
     }
+    /* No note for what is not a block: by the time of the flush the address may be another's. */
+    size_t size = 0;
+    status = tarn_usable_size_get(pointer, &size);
+    if (status == TARN_ERROR_INVALID_POINTER || status == TARN_ERROR_DOUBLE_FREE)
+        return status;
     struct tarn_late_note *note = (struct tarn_late_note *)malloc(sizeof *note);
     if (note) {
         note->pointer = pointer;

@@ -26,8 +26,16 @@ static void check_late(nvinfer1::IGpuAllocator &allocator, cudaStream_t native)
     CHECK(allocator.deallocate(block) && used() == before + static_cast<std::int64_t>(size));
     void *next = allocator.allocate(size, 256, 0);
     CHECK(next && next != block);
+
+    /* A second free is refused then too. Its address is soon another block's. */
+    void *freed = allocator.allocateAsync(size, 256, 0, native);
+    CHECK(allocator.deallocateAsync(freed, native) && !allocator.deallocateAsync(freed, native));
+    CHECK(!allocator.deallocate(freed) && !allocator.deallocate(&before));
+    void *others = allocator.allocateAsync(size, 256, 0, native);
+    CHECK(others == freed);
     CHECK(tarn_capture_abort(captures.get()) == TARN_OK);
-    CHECK(allocator.deallocate(next) && used() == before);
+    CHECK(allocator.deallocate(next) && used() == before + static_cast<std::int64_t>(size));
+    CHECK(allocator.deallocateAsync(others, native) && used() == before);
 
     cudaStream_t returned = nullptr;
     {
