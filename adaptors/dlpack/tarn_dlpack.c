@@ -40,15 +40,11 @@ static bool size_of(const struct dl_tensor *tensor, size_t *size)
 
 /* DLPack and tarn number devices alike. DLPack's CPU means tarn's host device, if that is the
  * driver. */
-static bool is_ours(const struct dl_tensor *tensor)
+static bool is_of_driver(const struct dl_tensor *tensor, const char *driver)
 {
-    int device = tensor->device.type == DEVICE_CPU ? 0 : tensor->device.id;
-    struct tarn_device_properties properties = {.size = sizeof properties};
-    if (tarn_device_properties_get(device, &properties))
-        return false;
-    return tensor->device.type == (!strcmp(properties.driver, "cuda")  ? DEVICE_CUDA
-                                   : !strcmp(properties.driver, "hip") ? DEVICE_ROCM
-                                                                       : DEVICE_CPU);
+    return tensor->device.type == (!strcmp(driver, "cuda")  ? DEVICE_CUDA
+                                   : !strcmp(driver, "hip") ? DEVICE_ROCM
+                                                            : DEVICE_CPU);
 }
 
 static tarn_status stream_of(const struct dl_tensor *tensor, int device, tarn_stream *stream)
@@ -84,7 +80,14 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
         !size_of(wanted, &size))
         return fail(error_context, set_error, "ValueError",
                     "tarn: invalid shape, or its size overflows");
-    if (!is_ours(wanted))
+    int device = wanted->device.type == DEVICE_CPU ? 0 : wanted->device.id;
+    struct tarn_device_properties properties = {.size = sizeof properties};
+    tarn_status status = tarn_device_properties_get(device, &properties);
+    if (status)
+        return fail(error_context, set_error,
+                    status == TARN_ERROR_INVALID_DEVICE ? "ValueError" : "RuntimeError",
+                    tarn_last_error());
+    if (!is_of_driver(wanted, properties.driver))
         return fail(error_context, set_error, "ValueError",
                     "tarn: the tensor's device is not one that tarn uses");
 
@@ -93,9 +96,8 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
     if (!tensor)
         return fail(error_context, set_error, "MemoryError", "tarn: the host has no memory left");
     struct dl_managed *made = &tensor->managed;
-    int device = wanted->device.type == DEVICE_CPU ? 0 : wanted->device.id;
     tarn_alloc_options options = {.size = sizeof options, .device = device};
-    tarn_status status = stream_of(wanted, device, &options.stream);
+    status = stream_of(wanted, device, &options.stream);
     if (!status)
         status = tarn_alloc(&options, size, &made->tensor.data);
     if (status) {

@@ -150,6 +150,11 @@ int main(void)
     CHECK(TVMFFIObjectDecRef(tensor) == 0 && used() == before);
     puts("dlpack: by TVM-FFI too");
 #endif
+
+    /* A device that tarn cannot use now is no wrong device. */
+    CHECK(tarn_shutdown() == TARN_OK);
+    prototype.device = device;
+    CHECK(allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "RuntimeError"));
     puts("dlpack: done");
     return 0;
 }
