@@ -113,8 +113,8 @@ static inline const OrtMemoryInfo *ORT_API_CALL tarn_ort_info(const OrtAllocator
     return ((const tarn_ort_allocator *)(const void *)base)->info;
 }
 
-/* The same keys as ONNX Runtime's own arena. The values are the pool's, so they include its other
- * users. */
+/* The keys of ONNX Runtime's own arena, without NumReserves and MaxAllocSize. The values are the
+ * pool's, so they include its other users. */
 static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base,
                                                      OrtKeyValuePairs **pairs) NO_EXCEPTION
 {
