@@ -570,6 +570,25 @@ static void a_suspended_pool(void)
     ends_clean();
 }
 
+static void a_pool_that_is_not_suspended(void)
+{
+    tarn_pool_options options = {.size = sizeof options, .segments = TARN_SEGMENTS_VIRTUAL};
+    tarn_pool *pool = NULL;
+    void *bad = NULL;
+    begin("redzone");
+    OK(tarn_pool_create(&options, &pool));
+    OK(tarn_pool_alloc(pool, stream, MIB, &bad));
+    OK(tarn_anchor(bad, 1));
+    CHECK(tarn_pool_suspend(pool, false) == TARN_ERROR_BUSY);
+    OK(tarn_unanchor(bad, 1));
+    fill(stream, (char *)bad + MIB, 1, 1);
+    OK(tarn_free(bad));
+    OK(tarn_debug_check(0));
+    OK(tarn_pool_release(pool));
+    heard_once(TARN_DEBUG_RED_ZONE, bad, MIB, (int64_t)MIB);
+    ends_clean();
+}
+
 static void a_block_that_a_pool_of_another_kind_serves(void)
 {
     tarn_pool_options options = {
@@ -821,6 +840,7 @@ int main(void)
         CHILD_TEST(blocks_of_a_retired_stream),
         CHILD_TEST(captures_are_left_alone),
         CHILD_TEST(a_suspended_pool),
+        CHILD_TEST(a_pool_that_is_not_suspended),
         CHILD_TEST(a_block_that_a_pool_of_another_kind_serves),
         CHILD_TEST(a_restored_pool),
         CHILD_TEST(the_drivers_device_is_another),

@@ -552,9 +552,11 @@ static struct change suspend(struct pool *pool, bool save)
     return (struct change){TARN_POOL_RUNS, status};
 }
 
-/* Ends a change: the pool runs again, or is suspended. */
+/* Ends a change: the pool runs again, or is suspended. Discarded contents have no red zones. */
 static tarn_status change_end(struct pool *pool, struct change change)
 {
+    if (change.state == TARN_POOL_DISCARDED && debug_has(DEBUG_CONTENTS))
+        hooks.debug_forget(&pool->store);
     if (change.state == TARN_POOL_RUNS)
         go_on(&pool->store);
     atomic_store(&pool->state, change.state);
@@ -627,8 +629,6 @@ tarn_status pool_sleep_release(struct pool *pool)
     struct taken *taken = pool->taken;
     pool->taken = NULL;
     pool->prepared = false;
-    if (!pool->saves_contents && debug_has(DEBUG_CONTENTS))
-        hooks.debug_forget(&pool->store);
     struct change change = {pool->saves_contents ? TARN_POOL_SAVED : TARN_POOL_DISCARDED, TARN_OK};
     if (is_kept(&pool->store))
         change = suspended_kept(pool, pool->saves_contents);
@@ -659,8 +659,6 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool save)
     if (!status) {
         debug_settles(&pool->store); /* while the pool's memory can still be read */
         stop(&pool->store);
-        if (!save && debug_has(DEBUG_CONTENTS))
-            hooks.debug_forget(&pool->store);
         status = change_end(pool, suspend(pool, save));
         if (!status)
             trace_store(TRACE_suspend, &pool->store, save);
