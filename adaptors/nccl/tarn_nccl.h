@@ -27,8 +27,8 @@
  * alike, the pool has the same segments on all of them (tarn/pool.h).
  *
  * A tarn_nccl belongs to one communicator and is used by one thread at a time. Each function
- * returns a tarn_status. With TARN_ERROR_LIBRARY, `result` is what NCCL returned; for other
- * statuses tarn_last_error() has the detail. */
+ * returns a tarn_status. With TARN_ERROR_LIBRARY, `result` is what NCCL returned. For a status that
+ * one of tarn's own functions returned, tarn_last_error() has the detail. */
 #ifndef TARN_NCCL_H
 #define TARN_NCCL_H
 
