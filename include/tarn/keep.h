@@ -125,7 +125,7 @@ TARN_API tarn_status tarn_pool_block_unseal(const void *pointer);
 typedef struct tarn_sealed_block {
     size_t size;                        /* sizeof(tarn_sealed_block), set by the caller */
     void *pointer;                      /* where it is in this process */
-    size_t bytes;                       /* as requested */
+    size_t bytes;                       /* as requested when it was sealed */
     uint8_t data[TARN_KEEP_DATA_BYTES]; /* as it was sealed with; 0 without */
     uint64_t seal;                      /* the number of the seal: no later one has it */
 } tarn_sealed_block;
