@@ -92,6 +92,24 @@ def test_cuda_core(cuda):
     """)
 
 
+@needs("cuda.core")
+def test_cuda_core_leaves_the_current_device(cuda):
+    assert "done" in cuda("""
+        import tarn
+        from cuda.bindings import driver
+        from cuda.core import Device
+
+        tarn.use(cuda_core=True)
+        assert not int(driver.cuCtxGetCurrent()[1]) and Device().device_id == 0
+        tarn.cuda_core.disable()
+        _error, own = driver.cuDevicePrimaryCtxRetain(0)
+        driver.cuCtxSetCurrent(own)
+        tarn.use(cuda_core=True)
+        assert int(driver.cuCtxGetCurrent()[1]) == int(own)
+        print("done")
+    """)
+
+
 @needs("numba_cuda")
 def test_numba(cuda):
     assert "done" in cuda("""

@@ -84,8 +84,9 @@ def enable() -> None:
         return
     adaptors.require_gpu()
     _resource_class()
+    from cuda.bindings import driver
     from cuda.core import Device as CoreDevice
-    current = _current(CoreDevice)
+    _error, current = driver.cuCtxGetCurrent()
     try:
         for index in range(device_count()):
             device = CoreDevice(index)
@@ -97,8 +98,7 @@ def enable() -> None:
         disable()
         raise
     finally:
-        if current is not None:
-            CoreDevice(current).set_current()
+        driver.cuCtxSetCurrent(current)  # none, if the thread had none
 
 
 def disable() -> None:
@@ -114,13 +114,6 @@ def disable() -> None:
 def is_enabled() -> bool:
     """True if the devices' memory resources are tarn's."""
     return bool(_previous)
-
-
-def _current(core_device: Any) -> Optional[int]:
-    """The calling thread's current device, if it has one. Asking cuda.core for it would make one current."""
-    from cuda.bindings import driver
-    error, index = driver.cuCtxGetDevice()
-    return int(index) if error == driver.CUresult.CUDA_SUCCESS else None
 
 
 __all__ = ["disable", "enable", "is_enabled", "resource"]
