@@ -299,6 +299,7 @@ def test_triton(python):
         from triton.runtime import _allocation, driver
         tarn.adaptors.require_gpu = lambda: None
         driver.set_active(type("Driver", (), {"get_current_device": lambda self: 1})())
+        own = _allocation._allocator.get()
         tarn.use(triton=True)
         assert _allocation._allocator.get() is tarn.triton.allocate and tarn.triton.is_enabled()
         with tarn.Device(1):
@@ -316,8 +317,20 @@ def test_triton(python):
         thread.start()
         thread.join()
         assert seen == [False]
+
+        def on_and_off():
+            tarn.triton.enable()
+            tarn.triton.disable()
+            seen.append(_allocation._allocator.get() is own)
+        thread = threading.Thread(target=on_and_off)
+        thread.start()
+        thread.join()
         tarn.triton.disable()
         assert not tarn.triton.is_enabled()
+        assert seen == [False, True] and _allocation._allocator.get() is own
+        triton.set_allocator(tarn.triton.allocate)
+        tarn.triton.disable()
+        assert _allocation._allocator.get() is own
         print("done")
     """)
 

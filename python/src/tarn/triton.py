@@ -4,11 +4,12 @@
 """Scratch memory of Triton's kernels from tarn: `tarn.triton.enable()`, or `tarn.use(triton=True)`. docs/adaptors/triton.md is the
 manual."""
 
+from contextvars import Context, ContextVar
 from typing import Any, Optional
 
 from . import adaptors
 
-_previous: Any = None
+_previous: "ContextVar[Any]" = ContextVar("_previous")  # of the thread, as Triton's own
 
 
 def allocate(size: int, alignment: int, stream: Optional[int]) -> adaptors.Owner:
@@ -22,23 +23,20 @@ def allocate(size: int, alignment: int, stream: Optional[int]) -> adaptors.Owner
 def enable() -> None:
     """Gives kernels of the calling thread scratch memory from tarn. Triton keeps the allocator in a context variable: call this in each
     thread that launches kernels, or start the thread in a copy of this one's context. Calling it again does nothing."""
-    global _previous
     if is_enabled():
         return
     adaptors.require_gpu()
     triton: Any = adaptors.wanted("triton", "triton")
-    _previous = _current()
+    _previous.set(_current())
     triton.set_allocator(allocate)
 
 
 def disable() -> None:
     """Gives Triton the allocator back that the calling thread had."""
-    global _previous
     if not is_enabled():
         return
     import triton
-    triton.set_allocator(_previous)
-    _previous = None
+    triton.set_allocator(_previous.get(Context().run(_current)))  # where the program set it itself: Triton's own
 
 
 def is_enabled() -> bool:
