@@ -406,6 +406,63 @@ static void scopes_come_and_go_under_threads_that_allocate(void **state)
     release_pools();
 }
 
+/* Workers are in a scope, and in one inside it that another thread ends at any moment: from then on
+ * they allocate from the outer one. While a capture is open, requests wait for each other. */
+static tarn_scope around, inside;
+
+static void *allocate_in_two(void *at)
+{
+    OK(tarn_scope_join(around));
+    for (;;) {
+        pthread_barrier_wait(at); /* the inner one has begun, or there is none any more */
+        if (!inside)
+            break;
+        OK(tarn_scope_join(inside));
+        pthread_barrier_wait(at);
+        while (!stop)
+            CHECK(index_of(tarn_malloc(2 * MIB)) != -1);
+        OK(tarn_scope_end(inside));
+        pthread_barrier_wait(at);
+    }
+    OK(tarn_scope_end(around));
+    return NULL;
+}
+
+static void an_inner_scope_ends_under_workers_of_the_outer_one(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    pthread_barrier_t at;
+    tarn_stream captures;
+    make_pools();
+    OK(tarn_stream_lease(0, 0, &captures));
+    pthread_barrier_init(&at, NULL, 3);
+    around = begin(0, TARN_SCOPE_THREAD, 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&threads[i], NULL, allocate_in_two, &at));
+    for (int i = 0; i < 500; i++) {
+        stop = false;
+        inside = begin(1, TARN_SCOPE_THREAD, 0);
+        pthread_barrier_wait(&at);
+        pthread_barrier_wait(&at); /* they have joined */
+        OK(tarn_pool_capture_begin(pools[2], captures, TARN_CAPTURE_RELAXED));
+        for (int spin = 0; spin < i % 100; spin++)
+            CHECK(route() == 1);
+        OK(tarn_scope_end(inside));
+        stop = true;
+        pthread_barrier_wait(&at);
+        OK(tarn_capture_abort(captures));
+    }
+    inside = 0;
+    pthread_barrier_wait(&at);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    OK(tarn_scope_end(around));
+    pthread_barrier_destroy(&at);
+    OK(tarn_stream_return(captures));
+    release_pools();
+}
+
 /* A capture's own routing is a scope too: of two, the newer wins, and the graph holds the pool of
  * its own alone. */
 static void a_scope_in_a_capture_wins_and_the_graph_does_not_hold_its_pool(void **state)
@@ -464,6 +521,7 @@ int main(void)
         cmocka_unit_test(nothing_else_changes_while_a_scope_is_open),
         cmocka_unit_test(large_blocks_follow_the_scopes_of_other_threads),
         cmocka_unit_test(scopes_come_and_go_under_threads_that_allocate),
+        cmocka_unit_test(an_inner_scope_ends_under_workers_of_the_outer_one),
     };
     host_start_with(2, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);

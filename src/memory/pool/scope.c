@@ -318,13 +318,13 @@ tarn_status route_of(struct stream *stream, struct route *route)
     tarn_status status = route_to_default(stream, route);
     if (status)
         return status;
-    const struct joined *joined = newest_of_thread(stream->device);
-    tarn_scope since = joined ? joined->since : 0;
-    if (!joined && !atomic_load(&shared_scopes))
+    if (!newest_of_thread(stream->device) && !atomic_load(&shared_scopes))
         return TARN_OK;
 
     mutex_lock(&scopes_lock);
-    struct pool *pool = joined && atomic_load(&joined->scope->open) ? joined->scope->pool : NULL;
+    const struct joined *joined = newest_of_thread(stream->device); /* it stays open meanwhile */
+    tarn_scope since = joined ? joined->since : 0;
+    struct pool *pool = joined ? joined->scope->pool : NULL;
     struct scope *captured = NULL;
     if (atomic_load(&capture_scopes) && last_capture > since)
         status = capture_scope_locked(stream, &captured);
