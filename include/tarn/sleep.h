@@ -93,7 +93,8 @@ typedef struct tarn_sleep_options {
       "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")         \
     X(IMPORTED, 11, "memory of other processes that is imported, and so stays on the device")     \
     X(RANGE, 12, "a pool with committed pages of ranges")                                         \
-    X(KEPT, 13, "a kept pool, whose memory its owner keeps with the contents")
+    X(KEPT, 13, "a kept pool, whose memory its owner keeps with the contents")                    \
+    X(ENDED, 14, "a pool whose last reference was dropped, with live blocks or anchored memory")
 
 /* Why something stays. */
 typedef enum tarn_residue_reason {

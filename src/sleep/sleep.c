@@ -36,8 +36,7 @@
 struct member {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
-    tarn_residue_reason reason; /* STAYS; 0: it was suspended before, woken or cancelled, or only
-                                   the sleep refers to it */
+    tarn_residue_reason reason; /* STAYS; 0: it was suspended before, woken or cancelled */
     bool saves;
 };
 
@@ -454,6 +453,19 @@ static void residue_of_pools(tarn_residue *residue)
     }
 }
 
+/* Pools without references are not in the list. */
+static void residue_of_ended(tarn_residue *residue, struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    for (struct store *store = arena->pools.list; store; store = store->lists.next)
+        if (store->reserved && !atomic_load(&pool_of_store(store)->count))
+            residue_add(residue, (tarn_residue_item){.reason = TARN_RESIDUE_ENDED,
+                                                     .device = arena->device->number,
+                                                     .pool = {store->id[0], store->id[1]},
+                                                     .bytes = store->reserved});
+    mutex_unlock(&arena->lock);
+}
+
 /* Fills in the caller's structure, which was checked before. */
 static void residue_take(tarn_residue *given)
 {
@@ -470,6 +482,9 @@ static void residue_take(tarn_residue *given)
         if (arena_if_used(i))
             residue_of_device(&residue, arena_if_used(i));
     residue_of_pools(&residue);
+    for (int i = 0; i < device_count(); i++)
+        if (arena_if_used(i) && sleeping.what & TARN_SLEEP_POOLS)
+            residue_of_ended(&residue, arena_if_used(i));
     sleepers_residue(residue_of_sleeper, &residue);
     if (tarn_pinned_stats_get(&pinned) == TARN_OK && pinned.allocated_bytes.current > 0)
         residue_bytes(&residue, TARN_RESIDUE_PINNED, -1, (size_t)pinned.allocated_bytes.current);
@@ -518,7 +533,7 @@ static void ended_stay(void)
         struct member *member = &sleeping.members[i];
         if (member->state != PREPARED || atomic_load(&member->pool->count) > 1)
             continue;
-        stay(member, 0);
+        stay(member, TARN_RESIDUE_ENDED);
         pool_sleep_cancel(member->pool);
     }
 }

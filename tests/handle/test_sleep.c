@@ -213,12 +213,14 @@ static void what_stays_is_said_with_its_reason(void **state)
     filled_begin(&asleep, 1, NULL);
     tarn_pool *plain = pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN});
     tarn_pool *exported = pool_with((tarn_pool_options){.device = 1, .exportable = true});
+    tarn_pool *ended = pool_with((tarn_pool_options){.device = 0});
     tarn_library_row row = {
         .size = sizeof row, .name = "sleeptest", .create = make_handle, .destroy = end_handle};
     tarn_library library;
     void *handle, *in_plain = alloc_in(plain, left.stream, MIB),
                   *shared = alloc_in(exported, asleep.stream, MIB);
     void *in_default = alloc_on(left.stream, MIB), *pinned, *imported;
+    void *in_ended = alloc_in(ended, left.stream, MIB);
     tarn_share *share;
     OK(tarn_library_register(&row, &library));
     OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
@@ -232,12 +234,14 @@ static void what_stays_is_said_with_its_reason(void **state)
     tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_LEAVE};
     tarn_sleep_options options = {.size = sizeof options, .rules = &rule, .rule_count = 1};
     tarn_residue residue = residue_new();
+    tarn_pool_id ids[5];
+    ids[4] = pool_info_of(ended).id;
+    OK(tarn_pool_release(ended));
     OK(tarn_sleep(&options, &residue));
     static const tarn_residue_reason reasons[] = {
-        TARN_RESIDUE_LEFT,     TARN_RESIDUE_REGISTERED,   TARN_RESIDUE_PLAIN,
-        TARN_RESIDUE_EXPORTED, TARN_RESIDUE_DEFAULT_POOL, TARN_RESIDUE_HANDLES,
-        TARN_RESIDUE_PINNED,   TARN_RESIDUE_IMPORTED};
-    tarn_pool_id ids[4];
+        TARN_RESIDUE_LEFT,     TARN_RESIDUE_REGISTERED, TARN_RESIDUE_PLAIN,
+        TARN_RESIDUE_EXPORTED, TARN_RESIDUE_ENDED,      TARN_RESIDUE_DEFAULT_POOL,
+        TARN_RESIDUE_HANDLES,  TARN_RESIDUE_PINNED,     TARN_RESIDUE_IMPORTED};
     ids[0] = pool_info_of(left.pool).id;
     ids[1] = pool_info_of(registered.pool).id;
     ids[2] = pool_info_of(plain).id;
@@ -245,7 +249,7 @@ static void what_stays_is_said_with_its_reason(void **state)
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         const struct tarn_residue_item *item = item_of(&residue, reasons[i]);
-        CHECK(item && (i >= 4 || memcmp(&item->pool, &ids[i], sizeof ids[i]) == 0));
+        CHECK(item && (i >= 5 || memcmp(&item->pool, &ids[i], sizeof ids[i]) == 0));
         CHECK(reasons[i] == TARN_RESIDUE_HANDLES ? item->count == 1 && !item->bytes
                                                  : item->bytes > 0);
         bytes += item->device >= 0 && reasons[i] != TARN_RESIDUE_IMPORTED ? item->bytes : 0;
@@ -265,6 +269,7 @@ static void what_stays_is_said_with_its_reason(void **state)
     OK(tarn_free(in_plain));
     OK(tarn_free(shared));
     OK(tarn_free(in_default));
+    OK(tarn_free(in_ended));
     OK(tarn_free(pinned));
     OK(tarn_pool_release(plain));
     OK(tarn_pool_release(exported));
@@ -357,7 +362,10 @@ static void a_block_of_a_destroyed_graphs_pool_stays(void **state)
     memset(block, 7, 8 * MIB);
     OK(tarn_host_graph_launch(0, graph, native_of(stream)));
     OK(tarn_host_graph_destroy(graph));
-    OK(tarn_sleep(NULL, NULL));
+    tarn_residue residue = residue_new();
+    OK(tarn_sleep(NULL, &residue));
+    const tarn_residue_item *item = item_of(&residue, TARN_RESIDUE_ENDED);
+    CHECK(item && item->bytes == residue.after);
     CHECK(block[0] == 7 && block[8 * MIB - 1] == 7);
     OK(tarn_wake());
     memset(block, 8, 8 * MIB);

@@ -224,6 +224,7 @@ class tarn_residue_reason(IntEnum):
     TARN_RESIDUE_IMPORTED = 11
     TARN_RESIDUE_RANGE = 12
     TARN_RESIDUE_KEPT = 13
+    TARN_RESIDUE_ENDED = 14
 
 
 class tarn_sleep_state(IntEnum):
