@@ -517,7 +517,8 @@ class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
     {
         check(tarn_scope_begin(pool, TARN_SCOPE_STREAM, stream, &value_));
     }
-    scope(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream)
+    /* Of any kind; the stream matters for TARN_SCOPE_STREAM only. */
+    scope(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream = TARN_STREAM_LEGACY)
     {
         check(tarn_scope_begin(pool, kind, stream, &value_));
     }

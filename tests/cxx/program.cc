@@ -149,6 +149,11 @@ static void blocks_pools_and_scopes()
         tarn::block routed(other, 100), beside(stream, 100);
         CHECK(pool.stats().allocation[TARN_STAT_ALL].current == 1);
     }
+    {
+        tarn::scope of_all(pool.get(), TARN_SCOPE_ALWAYS); /* a kind is not taken for a stream */
+        tarn::block routed(other, 100), beside(stream, 100);
+        CHECK(pool.stats().allocation[TARN_STAT_ALL].current == 2);
+    }
     pool.suspend(true);
     pool.resume();
     pool.trim();
