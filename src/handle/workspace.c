@@ -364,12 +364,48 @@ tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, const ta
     return status;
 }
 
-/* What tarn_workspace_call.owner points to, for a workspace made for one call. */
+/* A call that has a workspace of its own, from its begin to its end. */
 struct call_owner {
+    struct call_owner *next; /* calls_lock */
+    uintptr_t number;        /* tarn_workspace_call.owner, which no other call ever has */
     struct handle *handle;
     struct workspace *workspace;
 };
-static struct object_pool call_owners = OBJECT_POOL_NAMED(struct call_owner);
+static struct object_pool call_owners = OBJECT_POOL(struct call_owner);
+static mutex calls_lock = MUTEX_INITIALIZER(LOCK_LEAF);
+static struct call_owner *open_calls; /* calls_lock */
+static uintptr_t call_numbers;        /* calls_lock */
+
+static void call_enter(struct call_owner *owner)
+{
+    mutex_lock(&calls_lock);
+    owner->number = ++call_numbers;
+    owner->next = open_calls;
+    open_calls = owner;
+    mutex_unlock(&calls_lock);
+}
+
+/* NULL: no open call has the number. */
+static struct call_owner *call_find(uintptr_t number)
+{
+    mutex_lock(&calls_lock);
+    struct call_owner *owner = open_calls;
+    while (owner && owner->number != number)
+        owner = owner->next;
+    mutex_unlock(&calls_lock);
+    return owner;
+}
+
+static void call_leave(struct call_owner *owner)
+{
+    mutex_lock(&calls_lock);
+    struct call_owner **link = &open_calls;
+    while (*link != owner)
+        link = &(*link)->next;
+    *link = owner->next;
+    mutex_unlock(&calls_lock);
+    object_free(&call_owners, owner);
+}
 
 static tarn_status begin_with(struct handle *handle, struct stream *stream,
                               tarn_workspace_call *call)
@@ -405,10 +441,12 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream,
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
     }
     handle->calls++;
-    *owner = (struct call_owner){handle, made};
+    owner->handle = handle;
+    owner->workspace = made;
+    call_enter(owner);
     call->pointer = made->pointer;
     call->bytes = made->size;
-    call->owner = owner;
+    call->owner = (void *)owner->number;
     return TARN_OK;
 }
 
@@ -486,13 +524,13 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     const char *refused = NULL;
     if (!call)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
-    struct call_owner *owner = call->owner;
-    if (!owner)
+    if (!call->owner)
         return TARN_OK;
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!object_is_live(&call_owners, owner)) {
+    struct call_owner *owner = call_find((uintptr_t)call->owner);
+    if (!owner) {
         call_end(holder);
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "this did not come from tarn_workspace_begin(), or it has ended");
@@ -512,7 +550,7 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     } else {
         workspaces_free(owner->workspace);
     }
-    object_free(&call_owners, owner);
+    call_leave(owner);
     *call = (tarn_workspace_call){0};
     if (code)
         status = entry_failed(handle->library, TARN_ERROR_LIBRARY, refused, code);

@@ -240,6 +240,15 @@ static void test_policies(void **state)
     assert_int_not_equal(tarn_pointer_info_get(pointer, &info), TARN_OK);
     assert_ok(tarn_workspace_end(&call));
 
+    /* A copy of a call that has ended ends no later call */
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
+    tarn_workspace_call copy = call;
+    assert_ok(tarn_workspace_end(&call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
+    assert_status(tarn_workspace_end(&copy), TARN_ERROR_INVALID_ARGUMENT);
+    assert_ptr_equal(handle->workspace, call.pointer);
+    assert_ok(tarn_workspace_end(&call));
+
     /* The stream changes meanwhile */
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, NULL, &call));
     assert_ok(tarn_handle_get(library, new_stream(), &got));

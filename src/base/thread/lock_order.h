@@ -152,6 +152,7 @@
       "the making of the pipe that an owner of kept pools watches")                               \
     X("leaves_lock (map.c)", "the making of the page map's leaves")                               \
     X("stats_lock (workspace_stats.c)", "the sums of workspaces")                                 \
+    X("calls_lock (workspace.c)", "the calls that have a workspace of their own")                 \
     X("told_lock (nvtx.c)", "the segments reported to a tool, without it")                        \
     X("nvml_lock (cuda_monitor.c)",                                                               \
       "publishes to all threads the functions of NVML that one has found")                        \
