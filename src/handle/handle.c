@@ -121,7 +121,8 @@ void slot_forget(struct holder *holder, const struct handle *handle)
 }
 
 /* For a library with one handle per stream: the thread's handle for this stream, moved to the front
- * of the list. Handles whose stream was retired go back to the shelf. */
+ * of the list. Handles whose stream was retired go back to the shelf, except while a call of
+ * tarn_workspace_begin() has no end yet. */
 static struct handle *held_for(struct slot *slot, const struct stream *stream)
 {
     struct handle **link = &slot->held, *found = NULL, *gone = NULL;
@@ -129,8 +130,9 @@ static struct handle *held_for(struct slot *slot, const struct stream *stream)
     while (*link) {
         struct handle *handle = *link;
         bool matches = handle->used_on == stream && handle->used_incarnation == incarnation;
-        bool stale = atomic_load_explicit(&handle->used_on->incarnation, memory_order_relaxed) !=
-                     handle->used_incarnation;
+        bool stale = !handle->calls &&
+                     atomic_load_explicit(&handle->used_on->incarnation, memory_order_relaxed) !=
+                         handle->used_incarnation;
         if (!matches && !stale) {
             link = &handle->next;
             continue;

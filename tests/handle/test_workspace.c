@@ -271,6 +271,35 @@ static void test_policies(void **state)
                   TARN_ERROR_INVALID_ARGUMENT);
 }
 
+/* A library with one handle per stream: the end of the stream gives no handle away that a call
+ * uses. */
+static void test_a_call_keeps_the_handle_of_a_retired_stream(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM, true);
+    tarn_workspace_call call = {0};
+    tarn_stream own, other = new_stream();
+    tarn_lease lease = {0};
+    size_t destroyed = 99;
+    void *got;
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
+    assert_ok(tarn_stream_adopt(THIS_DEVICE, native_made(), &own));
+    assert_ok(tarn_workspace_begin(library, own, NULL, &call));
+    struct fake_handle *used = call.handle;
+    assert_ok(tarn_handle_lease(library, other, &lease));
+    assert_ok(tarn_handle_return(&lease));
+    assert_ok(tarn_stream_retire(own));
+    assert_ok(tarn_handle_get(library, other, &got));
+    assert_ptr_not_equal(got, used);
+    assert_ok(tarn_handle_trim(library, THIS_DEVICE, &destroyed));
+    assert_int_equal(destroyed, 0);
+    assert_ptr_equal(used->workspace, call.pointer);
+    assert_ok(tarn_workspace_end(&call));
+    assert_ok(workspaces_clear_all(NULL));
+    assert_ok(tarn_handle_get(library, other, &got)); /* gives it back */
+    assert_int_equal(handle_stats(library).available, 1);
+}
+
 static void *get_and_wait(void *argument)
 {
     struct pausing *pausing = argument;
@@ -421,6 +450,7 @@ int main(void)
         WORKSPACE_TEST(test_a_clear_of_what_it_does_not_say_clears_nothing),
         WORKSPACE_TEST(test_fifteen_threads_get_and_five_clear),
         WORKSPACE_TEST(test_policies),
+        WORKSPACE_TEST(test_a_call_keeps_the_handle_of_a_retired_stream),
         WORKSPACE_TEST(test_the_end_of_a_call_names_what_failed),
         WORKSPACE_TEST(test_no_handle_points_to_memory_that_was_cleared),
         WORKSPACE_TEST(test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone),
