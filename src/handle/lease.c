@@ -23,6 +23,8 @@ static tarn_status lease(struct holder *holder, tarn_library library, tarn_strea
     if (!status)
         status = stream_refuse_foreign(stream, "a handle");
     if (!status)
+        status = device_check(device_at(stream->device));
+    if (!status)
         status = entry_usable(entry);
     if (!status)
         status = shelf_of(entry, device_at(stream->device), &shelf);
@@ -127,6 +129,8 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
                    stream->device, handle->shelf->device->number);
     if (!status)
         status = stream_refuse_foreign(stream, "a handle");
+    if (!status)
+        status = device_check(handle->shelf->device);
     bool other = !status && handle->library->row->by_stream && handle->used_on != stream;
     tarn_lease next = {0};
     if (other)
@@ -161,6 +165,8 @@ static tarn_status lease_renew(const tarn_lease *given, tarn_library library,
                         handle->library->number, handle->library->row->name, library);
     if (!status)
         status = stream_refuse_foreign(stream, "a handle");
+    if (!status)
+        status = device_check(handle->shelf->device);
     if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) !=
                        handle->used_incarnation)
         status = failed(TARN_ERROR_INVALID_STREAM,

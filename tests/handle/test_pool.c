@@ -292,10 +292,10 @@ static void test_a_lease_outlives_a_failed_bind(void **state)
     assert_ok(tarn_stream_return(b));
 }
 
-static int record_kind(void)
+static int kind_of(const char *name)
 {
     for (int kind = 0; tarn_host_call_name(kind); kind++)
-        if (strcmp(tarn_host_call_name(kind), "event_record") == 0)
+        if (strcmp(tarn_host_call_name(kind), name) == 0)
             return kind;
     return -1;
 }
@@ -314,7 +314,7 @@ static void test_by_stream_without_an_event(void **state)
     for (int i = 0; i < 3; i++) {
         /* So that there is something to wait for */
         assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000));
-        assert_ok(tarn_host_fail_set(record_kind(), 1, true, TARN_ERROR_DRIVER));
+        assert_ok(tarn_host_fail_set(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
         tarn_status status =
             i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get(library, b, &handle);
         assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
@@ -670,6 +670,30 @@ static void test_the_wait_for_a_first_create_ends(void **state)
     get(library);
 }
 
+/* It stays lost, so this is the last test. */
+static void test_a_lost_device_gives_no_leases(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream stream, more;
+    tarn_lease lease = {0}, other = {0};
+    assert_ok(tarn_stream_lease(1, 0, &stream));
+    assert_ok(tarn_handle_lease(library, stream, &lease));
+    assert_ok(tarn_handle_lease(library, stream, &other));
+    assert_ok(tarn_handle_return(&other));
+    assert_ok(tarn_host_fail_set(kind_of("stream_create"), 1, false, TARN_ERROR_DEVICE_LOST));
+    assert_status(tarn_stream_lease(1, 0, &more), TARN_ERROR_DEVICE_LOST);
+    int told = fake_calls(FAKE_SET_STREAM);
+    assert_refused(tarn_handle_lease(library, stream, &other), TARN_ERROR_DEVICE_LOST, "device 1");
+    assert_refused(tarn_handle_lease_bind(&lease, stream), TARN_ERROR_DEVICE_LOST, "device 1");
+    tarn_workspace_call call = {0};
+    assert_refused(tarn_workspace_begin(library, TARN_STREAM_NONE, &lease, &call),
+                   TARN_ERROR_DEVICE_LOST, "device 1");
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), told);
+    assert_ok(tarn_handle_return(&lease));
+    assert_int_equal(fake_calls(FAKE_CREATE), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -694,6 +718,7 @@ int main(void)
         TEST(test_other_captures),
         TEST(test_retired_stream_is_refused),
         TEST(test_arguments),
+        TEST(test_a_lost_device_gives_no_leases),
     };
     host_start(2, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);
