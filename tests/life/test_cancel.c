@@ -79,14 +79,23 @@ static void gone(void *user)
     pthread_testcancel();
 }
 
-/* As much as there is, while work holds it: the next request waits for that. */
+/* As much as there is, while work holds it: the next request waits for that, with and without a
+ * limit. */
 static void wait_on_the_ladder(void)
 {
     tarn_stream first = lease(0), second = lease(0);
+    const tarn_alloc_options limited = {
+        .size = sizeof limited, .stream = second, .wait = 1000000000};
     void *block = alloc_on(first, 150 * MIB), *more = NULL;
     work_on(first, block, MIB, 1000000);
     OK(tarn_free(block));
     OK(tarn_alloc_on(second, 150 * MIB, &more));
+    OK(tarn_free(more));
+    OK(tarn_device_trim(0, 0));
+    block = alloc_on(first, 150 * MIB);
+    work_on(first, block, MIB, 1000000);
+    OK(tarn_free(block));
+    OK(tarn_alloc(&limited, 150 * MIB, &more));
     OK(tarn_free(more));
     GIVES(tarn_alloc_on(second, 1000 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_device_trim(0, 0));

@@ -6,6 +6,8 @@
 #ifndef TARN_BASE_CLOCK_H
 #define TARN_BASE_CLOCK_H
 
+#include "base/thread/cancel.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -37,6 +39,7 @@ static inline bool clock_is_past(uint64_t until)
 /* Sleeps between two questions. */
 static inline void clock_pause(uint64_t ns)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     (void)nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 

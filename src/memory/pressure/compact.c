@@ -63,7 +63,7 @@ static tarn_status wait_until(struct mark *mark, uint64_t until)
             return failed(TARN_ERROR_NOT_READY,
                           "a compaction: the work of a stream has not ended within %u s",
                           (unsigned)(WAIT_NS / UINT64_C(1000000000)));
-        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        clock_pause(NAP_NS);
     }
 }
 
