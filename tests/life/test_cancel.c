@@ -177,6 +177,12 @@ static void take_and_give_back(void)
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 10 * MIB, &pinned));
     OK(tarn_free(pinned));
     OK(tarn_pinned_trim(0));
+    OK(tarn_configuration_set(
+        "pinned_use_cuda_host_register:True,pinned_num_register_threads:128"));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 100 * MIB, &pinned));
+    OK(tarn_free(pinned));
+    OK(tarn_pinned_trim(0));
+    OK(tarn_configuration_set("pinned_use_cuda_host_register:False,pinned_num_register_threads:1"));
     OK(tarn_pool_suspend(world.pool, true));
     OK(tarn_pool_resume(world.pool));
     OK(tarn_device_trim(0, 0));

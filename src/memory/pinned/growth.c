@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "base/thread/clock.h"
 #include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
@@ -45,6 +46,7 @@ static void *touch_pages(void *argument)
  * of each thread that cannot be created. */
 static void touch_all(struct touch whole, unsigned threads)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct touch touches[PINNED_THREADS];
     size_t size = whole.size, part = (size / threads + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1);
     unsigned made = 0;
