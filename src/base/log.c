@@ -22,6 +22,7 @@
 /* Writes to standard error. */
 static void say(const char *text, size_t size)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct quiet quiet;
     quiet_begin(&quiet);
     while (write(STDERR_FILENO, text, size) < 0 && errno == EINTR)
@@ -48,8 +49,6 @@ static enum log_level level_from_environment(void)
 
 static void write_line(const char *format, va_list arguments)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-
     char line[ERROR_TEXT_BYTES + 64] = "tarn: "; /* with a status before the text */
     size_t start = strlen(line);
     size_t room = sizeof line - start - 1; /* and one for its end */

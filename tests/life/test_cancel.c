@@ -282,9 +282,23 @@ static void cancel_at_random(void)
     nothing_is_left(0);
 }
 
+static void find_none(void)
+{
+    tarn_library library;
+    GIVES(tarn_library_find("none", &library), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+/* The first text reads the level of the log, and writes that it is wrong. */
+static void with_a_wrong_level_of_the_log(void)
+{
+    CHECK(setenv("TARN_LOG", "wrong", 1) == 0);
+    outlives("the first error", find_none);
+}
+
 static void no_call_is_a_cancellation_point(void **state)
 {
     (void)state;
+    in_child(with_a_wrong_level_of_the_log);
     in_child(all_at_once);
     in_child(at_the_shutdown);
     in_child(cancel_at_random);
