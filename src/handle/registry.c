@@ -9,6 +9,7 @@
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
 #include "driver/driver.h"
@@ -53,9 +54,24 @@ tarn_status entry_find(tarn_library library, struct entry **entry)
     return TARN_OK;
 }
 
+/* A question for a status's text, during which the thread is not cancelled. */
+struct asking {
+    struct undo undo;
+    struct cancel cancel;
+};
+
+static void asking_undo(struct undo *undo)
+{
+    cancel_restore(((struct asking *)((char *)undo - offsetof(struct asking, undo)))->cancel);
+}
+
 tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
 {
+    struct asking asking = {.cancel = cancel_off()};
+    undo_push(&asking.undo, asking_undo);
     const char *text = library_status_text(entry, code);
+    undo_pop(&asking.undo);
+    cancel_restore(asking.cancel);
     return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code,
                   text ? " (" : "", text ? text : "", text ? ")" : "");
 }

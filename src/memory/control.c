@@ -6,6 +6,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread/callback.h"
+#include "base/thread/cancel.h"
 #include "device/capture.h"
 #include "memory/arena/map.h"
 #include "memory/heap/traced.h"
@@ -160,6 +161,7 @@ static void tell_objects(void *user, const struct object_pool *pool, uint64_t li
 
 tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct listing listing = {.each = each, .user = user};
     if (!each)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the function is NULL");

@@ -79,6 +79,37 @@ static void gone(void *user)
     pthread_testcancel();
 }
 
+static void hear_kind(const tarn_metadata_kind *kind, void *user)
+{
+    (void)user;
+    (void)kind;
+    pthread_testcancel();
+}
+
+static int make(void **handle)
+{
+    static int one;
+    *handle = &one;
+    return 0;
+}
+
+static int end(void *handle)
+{
+    return !handle;
+}
+
+static int refuse_stream(void *handle, void *stream)
+{
+    (void)stream;
+    return handle ? 1 : 2;
+}
+
+static const char *text_of(int status)
+{
+    pthread_testcancel();
+    return status == 1 ? "REFUSED" : "WRONG";
+}
+
 /* As much as there is, while work holds it: the next request waits for that, with and without a
  * limit. */
 static void wait_on_the_ladder(void)
@@ -146,6 +177,14 @@ static void write_files(void)
 
 static void call_back(void)
 {
+    const tarn_library_row row = {.size = sizeof row,
+                                  .name = "refuses",
+                                  .create = make,
+                                  .destroy = end,
+                                  .set_stream = refuse_stream,
+                                  .status_text = text_of};
+    tarn_library library = 0;
+    void *handle = NULL;
     const tarn_observer_options options = {.size = sizeof options,
                                            .mapped = hear,
                                            .unmapping = hear,
@@ -165,6 +204,10 @@ static void call_back(void)
     OK(tarn_pool_release(pool));
     OK(tarn_device_trim(0, 0));
     OK(tarn_observer_remove(observer));
+    OK(tarn_metadata_list(hear_kind, NULL));
+    OK(tarn_library_register(&row, &library));
+    GIVES(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY);
+    OK(tarn_handle_trim(library, 0, NULL));
 }
 
 static void take_and_give_back(void)
