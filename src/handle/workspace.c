@@ -15,7 +15,6 @@
  * workspace_clear.c clears and limits workspaces, workspace_stats.c counts them. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "base/thread/cancel.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
@@ -407,10 +406,33 @@ static void call_leave(struct call_owner *owner)
     object_free(&call_owners, owner);
 }
 
+/* A workspace that is being set for a call. */
+struct beginning {
+    struct undo undo;
+    struct handle *handle;
+    struct workspace *made;
+    struct call_owner *owner;
+};
+
+/* The library did not return, so its handle may point to the workspace: the next bind frees it. */
+static void beginning_undo(struct undo *undo)
+{
+    const struct beginning *beginning =
+        (struct beginning *)((char *)undo - offsetof(struct beginning, undo));
+    struct handle *handle = beginning->handle;
+    struct workspace *made = beginning->made;
+    mutex_lock(&handle->lock);
+    made->cleared = true;
+    made->next = handle->workspaces;
+    handle->workspaces = handle->bound = made;
+    workspace_count_deferred(made);
+    mutex_unlock(&handle->lock);
+    object_free(&call_owners, beginning->owner);
+}
+
 static tarn_status begin_with(struct handle *handle, struct stream *stream,
                               tarn_workspace_call *call)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
     struct workspace *made = NULL;
     struct call_owner *owner = object_alloc(&call_owners);
@@ -423,12 +445,15 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream,
         object_free(&call_owners, owner);
         return status;
     }
+    struct beginning beginning = {.handle = handle, .made = made, .owner = owner};
+    undo_push(&beginning.undo, beginning_undo);
     mutex_lock(&handle->lock);
     handle->points = true;
     struct tell tell;
     tell_begin_locked(&tell, handle);
     int code = library_set_workspace(entry, handle->vendor, made->pointer, made->size);
     tell_end_locked(&tell);
+    undo_pop(&beginning.undo);
     if (!code)
         handle->bound = made;
     else

@@ -140,6 +140,23 @@ static void trim()
     (void)tarn_handle_trim(library, 0, nullptr);
 }
 
+static void begin_and_end()
+{
+    struct per_call {
+        per_call()
+        {
+            OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, nullptr));
+        }
+        ~per_call()
+        {
+            OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, nullptr));
+        }
+    } policy;
+    tarn_workspace_call call = {};
+    if (tarn_workspace_begin(library, stream, nullptr, &call) == TARN_OK)
+        OK(tarn_workspace_end(&call));
+}
+
 // All pools sleep before handles are destroyed, so the process sleeps also where a destroy throws.
 static void sleep_and_wake()
 {
@@ -163,6 +180,7 @@ static const struct {
              {"prewarm", prewarm},
              {"prewarm_on", prewarm_on},
              {"trim", trim},
+             {"begin", begin_and_end},
              {"sleep", sleep_and_wake}};
 
 static void run(const std::function<void()> &function)
@@ -221,6 +239,11 @@ static void try_each(const char *function)
         stats.size = sizeof stats;
         OK(tarn_handle_stats_get(library, 0, &stats));
         CHECK(stats.in_use == 0 && stats.available > 0);
+        tarn_workspace_stats workspaces = {};
+        workspaces.size = sizeof workspaces;
+        OK(tarn_handle_trim(library, 0, nullptr));
+        OK(tarn_workspace_stats_get(0, &workspaces));
+        CHECK(workspaces.bytes == 0 && workspaces.deferred_bytes == 0);
     }
 }
 
