@@ -156,7 +156,8 @@ typedef enum tarn_platform {
  *
  * Unlike other callbacks, all of them may throw a C++ exception or end the thread. The tarn
  * function that called them does not return then. A create counts as failed. A handle that was to
- * be destroyed is abandoned. A handle that was to be bound is bound by the next get. */
+ * be destroyed is abandoned. A handle that was to be bound is bound by the next get. A call that
+ * tarn_workspace_begin() or tarn_workspace_end() was making has ended. */
 typedef struct tarn_library_row {
     size_t size;            /* sizeof(tarn_library_row), set by the caller */
     const char *name;       /* the name for tarn_library_find() */

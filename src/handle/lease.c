@@ -60,25 +60,7 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
     return status;
 }
 
-/* Claims the handle of a lease, so that if two threads return or bind it at the same time, only one
- * gets it. NULL if the lease is not valid: its handle was destroyed, or has the number of another
- * lease now. The handle of a stale lease may be destroyed or recreated meanwhile. So only its
- * number is read, which is unique per lease and outlives the handle. */
-static struct handle *lease_claim(const tarn_lease *given)
-{
-    uint64_t number = given ? given->number : 0;
-    struct handle *handle = number ? given->owner : NULL;
-    return handle_is_live(handle) && atomic_compare_exchange_strong(&handle->lease, &number, 0)
-               ? handle
-               : NULL;
-}
-
-static void lease_unclaim(struct handle *handle, const tarn_lease *given)
-{
-    atomic_store(&handle->lease, given->number);
-}
-
-/* A lease that was claimed, for as long as its handle is bound. */
+/* A lease that was claimed. If a function of the library does not return, the claim ends. */
 struct claimed {
     struct undo undo;
     struct handle *handle;
@@ -92,14 +74,34 @@ static void claimed_undo(struct undo *undo)
     atomic_store(&claimed->handle->lease, claimed->number);
 }
 
-static tarn_status bind_claimed(struct handle *handle, const tarn_lease *given,
-                                struct stream *stream, unsigned incarnation)
+/* Claims the handle of a lease, so that if two threads return or bind it at the same time, only one
+ * gets it. NULL if the lease is not valid: its handle was destroyed, or has the number of another
+ * lease now. The handle of a stale lease may be destroyed or recreated meanwhile. So only its
+ * number is read, which is unique per lease and outlives the handle. */
+static struct handle *lease_claim(const tarn_lease *given, struct claimed *claimed)
 {
-    struct claimed claimed = {.handle = handle, .number = given->number};
-    undo_push(&claimed.undo, claimed_undo);
-    tarn_status status = vendor_bind(handle, stream, incarnation);
-    undo_pop(&claimed.undo);
-    return status;
+    uint64_t number = given ? given->number : 0;
+    struct handle *handle = number ? given->owner : NULL;
+    if (!handle_is_live(handle) || !atomic_compare_exchange_strong(&handle->lease, &number, 0)) {
+        (void)failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
+        return NULL;
+    }
+    *claimed = (struct claimed){.handle = handle, .number = given->number};
+    undo_push(&claimed->undo, claimed_undo);
+    return handle;
+}
+
+static void lease_unclaim(const struct claimed *claimed)
+{
+    undo_pop(&claimed->undo);
+    atomic_store(&claimed->handle->lease, claimed->number);
+}
+
+/* Ends a lease that was claimed. */
+static void lease_end(const struct claimed *claimed)
+{
+    undo_pop(&claimed->undo);
+    handle_give_back(claimed->handle);
 }
 
 /* Whether the handle of a lease has a workspace for a call that has not ended. */
@@ -113,14 +115,12 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
 {
     struct holder *holder = NULL;
     struct stream *stream = NULL;
+    struct claimed claimed;
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    struct handle *handle = lease_claim(given);
-    if (!handle)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
-    if (!status)
-        status = refuse_in_call(handle);
+    struct handle *handle = lease_claim(given, &claimed);
+    status = handle ? refuse_in_call(handle) : TARN_ERROR_INVALID_ARGUMENT;
     if (!status)
         status = stream_find(value, thread_device(), &stream);
     if (!status && stream->device != handle->shelf->device->number)
@@ -135,16 +135,15 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     tarn_lease next = {0};
     if (other)
         status = lease(holder, handle->library->number, value, &next);
+    else if (!status)
+        status = vendor_bind(handle, stream,
+                             atomic_load_explicit(&stream->incarnation, memory_order_acquire));
     if (other && !status) {
-        handle_give_back(handle);
-        handle = NULL;
+        lease_end(&claimed);
         *given = next;
-    } else if (!status) {
-        status = bind_claimed(handle, given, stream,
-                              atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    } else if (handle) {
+        lease_unclaim(&claimed);
     }
-    if (handle)
-        lease_unclaim(handle, given);
     call_end(holder);
     return status;
 }
@@ -152,11 +151,11 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
 /* Claims the handle of a lease of `library` and binds it again to its stream, so that it no longer
  * uses cleared workspaces. */
 static tarn_status lease_renew(const tarn_lease *given, tarn_library library,
-                               struct handle **result)
+                               struct claimed *claimed)
 {
-    struct handle *handle = lease_claim(given);
+    struct handle *handle = lease_claim(given, claimed);
     if (!handle)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
+        return TARN_ERROR_INVALID_ARGUMENT;
     struct stream *stream = handle->used_on;
     tarn_status status = TARN_OK;
     if (handle->library->number != library)
@@ -172,11 +171,9 @@ static tarn_status lease_renew(const tarn_lease *given, tarn_library library,
         status = failed(TARN_ERROR_INVALID_STREAM,
                         "the lease's stream was retired; call tarn_handle_lease_bind()");
     if (!status)
-        status = bind_claimed(handle, given, stream, handle->used_incarnation);
+        status = vendor_bind(handle, stream, handle->used_incarnation);
     if (status)
-        lease_unclaim(handle, given);
-    else
-        *result = handle;
+        lease_unclaim(claimed);
     return status;
 }
 
@@ -184,16 +181,17 @@ tarn_status lease_workspace(const tarn_lease *given, tarn_library library, void 
                             size_t *size)
 {
     struct holder *holder = NULL;
-    struct handle *handle = NULL;
+    struct claimed claimed;
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    status = lease_renew(given, library, &handle);
+    status = lease_renew(given, library, &claimed);
     if (!status) {
+        struct handle *handle = claimed.handle;
         status = workspace_refuse_in_handle(handle->library);
         if (!status)
             status = workspace_give(handle, NULL, handle->stream, pointer, size);
-        lease_unclaim(handle, given);
+        lease_unclaim(&claimed);
     }
     call_end(holder);
     return status;
@@ -203,14 +201,14 @@ tarn_status lease_workspace_begin(const tarn_lease *given, tarn_library library,
                                   tarn_workspace_call *call)
 {
     struct holder *holder = NULL;
-    struct handle *handle = NULL;
+    struct claimed claimed;
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    status = lease_renew(given, library, &handle);
+    status = lease_renew(given, library, &claimed);
     if (!status) {
-        status = workspace_call_begin(handle, handle->stream, call);
-        lease_unclaim(handle, given);
+        status = workspace_call_begin(claimed.handle, claimed.handle->stream, call);
+        lease_unclaim(&claimed);
     }
     call_end(holder);
     return status;
@@ -219,20 +217,17 @@ tarn_status lease_workspace_begin(const tarn_lease *given, tarn_library library,
 tarn_status tarn_handle_return(tarn_lease *given)
 {
     struct holder *holder = NULL;
+    struct claimed claimed;
     tarn_status status = call_begin(&holder);
     if (status && status != TARN_ERROR_SHUTDOWN)
         return status;
     bool runs = !status;
-    struct handle *handle = lease_claim(given);
-    status = handle
-                 ? TARN_OK
-                 : failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
-    if (handle && runs)
-        status = refuse_in_call(handle);
-    if (handle && runs && status) {
-        lease_unclaim(handle, given);
+    struct handle *handle = lease_claim(given, &claimed);
+    status = !handle ? TARN_ERROR_INVALID_ARGUMENT : runs ? refuse_in_call(handle) : TARN_OK;
+    if (handle && status) {
+        lease_unclaim(&claimed);
     } else if (handle) {
-        handle_give_back(handle);
+        lease_end(&claimed);
         *given = (tarn_lease){0};
     }
     if (runs)

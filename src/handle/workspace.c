@@ -406,28 +406,30 @@ static void call_leave(struct call_owner *owner)
     object_free(&call_owners, owner);
 }
 
-/* A workspace that is being set for a call. */
-struct beginning {
+/* A call whose workspace the library is about to get or to lose. */
+struct telling {
     struct undo undo;
-    struct handle *handle;
-    struct workspace *made;
     struct call_owner *owner;
+    tarn_workspace_call *call;
 };
 
-/* The library did not return, so its handle may point to the workspace: the next bind frees it. */
-static void beginning_undo(struct undo *undo)
+/* The library did not return, so its handle may point to the workspace: the next bind frees it. The
+ * call has ended. */
+static void telling_undo(struct undo *undo)
 {
-    const struct beginning *beginning =
-        (struct beginning *)((char *)undo - offsetof(struct beginning, undo));
-    struct handle *handle = beginning->handle;
-    struct workspace *made = beginning->made;
+    const struct telling *telling =
+        (struct telling *)((char *)undo - offsetof(struct telling, undo));
+    struct handle *handle = telling->owner->handle;
+    struct workspace *workspace = telling->owner->workspace;
     mutex_lock(&handle->lock);
-    made->cleared = true;
-    made->next = handle->workspaces;
-    handle->workspaces = handle->bound = made;
-    workspace_count_deferred(made);
+    workspace->cleared = true;
+    workspace->next = handle->workspaces;
+    handle->workspaces = handle->bound = workspace;
+    workspace_count_deferred(workspace);
+    handle->calls--;
     mutex_unlock(&handle->lock);
-    object_free(&call_owners, beginning->owner);
+    call_leave(telling->owner);
+    *telling->call = (tarn_workspace_call){0};
 }
 
 static tarn_status begin_with(struct handle *handle, struct stream *stream,
@@ -445,15 +447,19 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream,
         object_free(&call_owners, owner);
         return status;
     }
-    struct beginning beginning = {.handle = handle, .made = made, .owner = owner};
-    undo_push(&beginning.undo, beginning_undo);
+    owner->handle = handle;
+    owner->workspace = made;
+    call_enter(owner);
+    handle->calls++;
+    struct telling telling = {.owner = owner, .call = call};
+    undo_push(&telling.undo, telling_undo);
     mutex_lock(&handle->lock);
     handle->points = true;
     struct tell tell;
     tell_begin_locked(&tell, handle);
     int code = library_set_workspace(entry, handle->vendor, made->pointer, made->size);
     tell_end_locked(&tell);
-    undo_pop(&beginning.undo);
+    undo_pop(&telling.undo);
     if (!code)
         handle->bound = made;
     else
@@ -462,13 +468,10 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream,
     if (code) {
         slot_forget(thread_here->handles, handle);
         workspaces_free(made);
-        object_free(&call_owners, owner);
+        handle->calls--;
+        call_leave(owner);
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
     }
-    handle->calls++;
-    owner->handle = handle;
-    owner->workspace = made;
-    call_enter(owner);
     call->pointer = made->pointer;
     call->bytes = made->size;
     call->owner = (void *)owner->number;
@@ -561,11 +564,14 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
                       "this did not come from tarn_workspace_begin(), or it has ended");
     }
     struct handle *handle = owner->handle;
+    struct telling telling = {.owner = owner, .call = call};
+    undo_push(&telling.undo, telling_undo);
     mutex_lock(&handle->lock);
     struct tell tell;
     tell_begin_locked(&tell, handle);
     int code = forget_locked(handle, owner->workspace, &refused);
     tell_end_locked(&tell);
+    undo_pop(&telling.undo);
     handle->calls--;
     mutex_unlock(&handle->lock);
     if (code) {

@@ -67,9 +67,9 @@ static int get_stream(void *, void **)
     return 1;
 }
 
-static int set_workspace(void *, void *, size_t)
+static int set_workspace(void *, void *pointer, size_t)
 {
-    leave("set_workspace");
+    leave(pointer ? "set_workspace" : "unset_workspace");
     return 0;
 }
 
@@ -140,21 +140,43 @@ static void trim()
     (void)tarn_handle_trim(library, 0, nullptr);
 }
 
+struct per_call {
+    per_call()
+    {
+        OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, nullptr));
+    }
+    ~per_call()
+    {
+        OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, nullptr));
+    }
+};
+
 static void begin_and_end()
 {
-    struct per_call {
-        per_call()
-        {
-            OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, nullptr));
-        }
-        ~per_call()
-        {
-            OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, nullptr));
-        }
-    } policy;
+    per_call policy;
     tarn_workspace_call call = {};
     if (tarn_workspace_begin(library, stream, nullptr, &call) == TARN_OK)
-        OK(tarn_workspace_end(&call));
+        (void)tarn_workspace_end(&call);
+}
+
+// The lease is still one, and has no call that has not ended.
+struct leased {
+    tarn_lease lease = {};
+    ~leased()
+    {
+        if (lease.owner)
+            OK(tarn_handle_return(&lease));
+    }
+};
+
+static void begin_and_end_leased()
+{
+    per_call policy;
+    leased one;
+    tarn_workspace_call call = {};
+    if (tarn_handle_lease(library, stream, &one.lease) == TARN_OK &&
+        tarn_workspace_begin(library, TARN_STREAM_NONE, &one.lease, &call) == TARN_OK)
+        (void)tarn_workspace_end(&call);
 }
 
 // All pools sleep before handles are destroyed, so the process sleeps also where a destroy throws.
@@ -181,6 +203,7 @@ static const struct {
              {"prewarm_on", prewarm_on},
              {"trim", trim},
              {"begin", begin_and_end},
+             {"begin_leased", begin_and_end_leased},
              {"sleep", sleep_and_wake}};
 
 static void run(const std::function<void()> &function)
@@ -249,8 +272,9 @@ static void try_each(const char *function)
 
 int main()
 {
-    static const char *const functions[] = {"create",        "destroy",          "set_stream",
-                                            "set_workspace", "set_pointer_mode", "status_text"};
+    static const char *const functions[] = {"create",        "destroy",         "set_stream",
+                                            "set_workspace", "unset_workspace", "set_pointer_mode",
+                                            "status_text"};
     alarm(60);
     OK(tarn_stream_lease(0, 0, &stream));
     for (unsigned flags :
