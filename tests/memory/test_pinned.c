@@ -729,6 +729,20 @@ static void a_lost_device_holds_nothing_back(void)
     OK(pinned_verify());
 }
 
+static void a_lost_device_is_asked_for_nothing(void)
+{
+    void *pointer = NULL;
+    host_start_with(2, 64 * MIB);
+    tarn_stream stream = lease(1);
+    OK(tarn_device_set(0));
+    OK(tarn_host_fail_set(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
+    uint64_t before = calls_of(0, "host_alloc");
+    OK(tarn_pinned_alloc(stream, 9 * MIB, &pointer));
+    CHECK(calls_of(0, "host_alloc") == before && calls_of(1, "host_alloc") == 1);
+    OK(tarn_free(pointer));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -754,6 +768,7 @@ int main(void)
         CHILD_TEST(fork_and_shutdown_end_it),
         CHILD_TEST(devices_share_it),
         CHILD_TEST(a_lost_device_holds_nothing_back),
+        CHILD_TEST(a_lost_device_is_asked_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,17 +95,21 @@ static tarn_status source_give_back(const struct pinned_segment *segment)
     return status;
 }
 
-/* The thread's current device if it is in use, otherwise any that is. So pinned memory, which
- * belongs to no device, creates no context. */
+static bool is_lost(int device)
+{
+    return atomic_load_explicit(&device_at(device)->lost, memory_order_relaxed);
+}
+
+/* The thread's current device if it is in use, otherwise any that is, but no lost one. So pinned
+ * memory, which belongs to no device, creates no context. */
 static int choose_device(void)
 {
     int wanted = thread_device();
     bool active = false;
-    if (driver->is_active(wanted, &active) || active)
+    if (!is_lost(wanted) && (driver->is_active(wanted, &active) || active))
         return wanted;
     for (int i = 0; i < device_count(); i++)
-        if (!atomic_load_explicit(&device_at(i)->lost, memory_order_relaxed) &&
-            !driver->is_active(i, &active) && active)
+        if (!is_lost(i) && !driver->is_active(i, &active) && active)
             return i;
     return wanted;
 }
