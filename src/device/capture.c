@@ -303,9 +303,9 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
 {
     if (captures_are_barred(stream->device))
         return failed(TARN_ERROR_BUSY,
-                      "a pool of device %d is being suspended or resumed, or handles are being "
-                      "destroyed; begin the "
-                      "capture when that has ended",
+                      "all work of device %d is waited for, a pool of it is being suspended or "
+                      "resumed, or handles are being destroyed; begin the capture when that has "
+                      "ended",
                       stream->device);
     struct thread *thread = thread_self();
     struct capture *capture = thread ? object_alloc(&capture_objects) : NULL;

@@ -9,6 +9,8 @@
 #include "device/capture.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <tarn/tarn.h>
 #include <time.h>
@@ -528,6 +530,42 @@ static void a_known_capture_survives_a_storm_of_marks(void **state)
     assert_ok(tarn_stream_return(value));
 }
 
+static sem_t go_on; /* of work that takes its time */
+
+static void wait_to_go_on(void *argument)
+{
+    sem_wait(argument);
+}
+
+static void *wait_for_device(void *argument)
+{
+    (void)argument;
+    return (void *)(uintptr_t)tarn_device_synchronize(0);
+}
+
+/* Work of a stream that tarn does not know is what the driver's own wait is for. */
+static void no_capture_begins_in_a_wait_for_its_device(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    driver_stream unknown = NULL;
+    pthread_t thread;
+    void *status = NULL;
+    sem_init(&go_on, 0, 0);
+    assert_ok(driver->stream_create(0, 0, false, &unknown));
+    assert_ok(tarn_host_call(0, unknown, wait_to_go_on, &go_on));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_device, NULL), 0);
+    while (!captures_are_barred(0))
+        sched_yield();
+    assert_refused(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_BUSY, "waited for");
+    sem_post(&go_on);
+    assert_int_equal(pthread_join(thread, &status), 0);
+    assert_int_equal((uintptr_t)status, 0);
+    assert_ok(driver->stream_destroy(0, unknown));
+    assert_ok(tarn_stream_return(stream));
+    sem_destroy(&go_on);
+}
+
 int main(void)
 {
     const tarn_host_configuration config = {
@@ -546,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_wait_for_captures_has_a_limit),
         cmocka_unit_test(what_would_end_a_capture_is_refused),
         cmocka_unit_test(the_legacy_stream_is_left_alone_beside_a_blocking_capture),
+        cmocka_unit_test(no_capture_begins_in_a_wait_for_its_device),
         cmocka_unit_test(marks_leave_captures_alone),
         cmocka_unit_test(an_event_that_a_capture_took_is_recorded_anew),
         cmocka_unit_test(a_known_capture_begins_before_a_record_or_after_it),
