@@ -122,8 +122,8 @@ TARN_API tarn_status tarn_host_time_get(uint64_t *now);
 TARN_API tarn_status tarn_host_advance(uint64_t now);
 
 /* Queues work on a stream that uses [address, address + size): the checker knows of the use, and no
- * byte is touched. The work takes `duration` ns from the time at which it is queued, or from the
- * end of the work before it, whichever is later. A size of 0 uses nothing.
+ * byte is touched. The work ends `duration` ns after the time at which it is queued, or with the
+ * work before it on the stream, whichever is later. A size of 0 uses nothing.
  *   TARN_ERROR_CAPTURE            `native` is the legacy stream and a blocking stream of the device
  *                                 captures, or the stream's capture was invalidated
  *   TARN_ERROR_INVALID_STREAM     there is no such stream
