@@ -529,6 +529,13 @@ static void what_is_too_large_is_not_cached(void)
     CHECK(ledger_of(0).pinned == 3);
     pinned_check(1);
 
+    /* A small block is not larger, though the segment that it shares is. */
+    settings.max_cached_size = MIB;
+    pinned_settings_set(&settings);
+    int64_t gone = pinned_stats().num_host_free;
+    OK(tarn_free(pinned_take(100)));
+    CHECK(pinned_stats().num_host_free == gone);
+
     /* Without rounding a bin has unequal sizes: what is too small for a request never serves it
      * (pytorch issue 192722). */
     settings.max_cached_size = SIZE_MAX;

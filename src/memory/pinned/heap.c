@@ -280,7 +280,9 @@ void pinned_give_locked(struct pinned_block *block)
     pool->loose[pool->loose_count++] = block;
     block->loose = (uint8_t)pool->loose_count;
     bin_insert(block);
-    if (!segment->used && segment->size > pinned.settings.max_cached_size &&
+    /* Small blocks share segments that are larger than each of them. */
+    size_t larger = segment->zone == PINNED_ZONE_SMALL ? block->size : segment->size;
+    if (!segment->used && larger > pinned.settings.max_cached_size &&
         segment->zone != PINNED_ZONE_RESERVED)
         pinned_segment_leave_locked(segment);
 }
