@@ -496,6 +496,24 @@ static void a_segment_is_reserved(void)
     CHECK(pinned_stats().num_host_alloc == 2);
     OK(tarn_free(a));
     pinned_check(1);
+
+    /* With another size it is a segment like others. */
+    a = pinned_take(1000);
+    settings.reserve_segment = 4 * MIB;
+    pinned_settings_set(&settings);
+    pinned_check(1);
+    b = pinned_take(6 * MIB); /* behind `a` */
+    CHECK(pinned_stats().num_host_alloc == 2);
+    OK(tarn_free(a));
+    OK(tarn_free(b));
+    OK(tarn_pinned_trim(0));
+    CHECK(pinned_stats().allocated_bytes.current == 0);
+    OK(tarn_free(pinned_take(1000)));
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(4 * MIB));
+    settings.reserve_segment = 0;
+    pinned_settings_set(&settings);
+    OK(tarn_pinned_trim(0));
+    CHECK(pinned_stats().allocated_bytes.current == 0);
     OK(tarn_shutdown());
 }
 

@@ -420,25 +420,42 @@ static void segment_forget(const struct pinned_segment *segment, struct pinned_k
     }
 }
 
+/* Puts a segment, with its free blocks, into a pool and a zone. */
+static void segment_move(struct pinned_segment *segment, struct pinned_pool *pool, uint8_t zone)
+{
+    struct tree_node *node;
+    for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+        struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+        if (block->state == PINNED_FREE)
+            bin_remove(block);
+    }
+    segment_unlink(segment);
+    segment->zone = zone;
+    segment_link(segment, pool);
+    for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+        struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+        if (block->state == PINNED_FREE)
+            bin_insert(block);
+    }
+}
+
 void pinned_absorb_locked(struct pinned_pool *pool)
 {
     pinned_join_locked(pool);
-    for (struct pinned_segment *segment; (segment = pool->segments);) {
-        struct tree_node *node;
-        for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
-            struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
-            if (block->state == PINNED_FREE)
-                bin_remove(block);
-        }
-        segment_unlink(segment);
-        segment_link(segment, &pinned.standard);
-        for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
-            struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
-            if (block->state == PINNED_FREE)
-                bin_insert(block);
-        }
-    }
+    for (struct pinned_segment *segment; (segment = pool->segments);)
+        segment_move(segment, &pinned.standard, segment->zone);
     pinned_forget_locked(&pool->keeper);
+}
+
+void pinned_unreserve_locked(void)
+{
+    struct pinned_pool *pool = &pinned.standard;
+    for (struct pinned_segment *segment = pool->segments, *next; segment; segment = next) {
+        next = segment->next;
+        if (segment->zone == PINNED_ZONE_RESERVED)
+            segment_move(segment, pool, PINNED_ZONE_LARGE);
+    }
+    pinned.reserve_taken = false;
 }
 
 void pinned_forget_locked(struct pinned_keeper *keeper)

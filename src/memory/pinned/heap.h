@@ -201,6 +201,8 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
 void pinned_segment_leave_locked(struct pinned_segment *segment);
 /* Moves all segments of a pool to the default pool. */
 void pinned_absorb_locked(struct pinned_pool *pool);
+/* Makes the reserved segment one like others. The next growth reserves another. */
+void pinned_unreserve_locked(void);
 /* Makes live blocks forget a keeper that is about to end. */
 void pinned_forget_locked(struct pinned_keeper *keeper);
 

@@ -41,7 +41,7 @@ static void settings_apply(struct pinned_settings settings)
     error_attempt_end(&before, TARN_OK);
     mutex_lock(&pinned.lock);
     if (settings.reserve_segment != pinned.settings.reserve_segment)
-        pinned.reserve_taken = false;
+        pinned_unreserve_locked();
     pinned.settings = settings;
     pthread_cond_signal(&pinned.work);
     mutex_unlock(&pinned.lock);
