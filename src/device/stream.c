@@ -567,6 +567,8 @@ static tarn_status find_to_give(int number, const tarn_stream *stream, int *prio
     tarn_status status = device_layer_ready();
     if (!status)
         status = device_find(number, device);
+    if (!status)
+        status = device_check(*device);
     return status ? status : priority_index(*device, priority, index);
 }
 

@@ -252,13 +252,15 @@ static void synchronizing_a_device_waits_for_it_alone(void **state)
 /* A lost device stays lost, so this happens in a child. */
 static void lose_a_device(void)
 {
-    tarn_stream stream = lease(0);
+    tarn_stream stream = lease(0), returned = lease(0);
+    OK(tarn_stream_return(returned));
     void *kept = alloc_on(stream, 1000), *pointer = &stream;
     OK(tarn_host_fail_set(kind_of("create"), 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_alloc_on(stream, 30 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_alloc_on(stream, 30 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_alloc_on(stream, 10, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_device_synchronize(0), TARN_ERROR_DEVICE_LOST);
+    GIVES(tarn_stream_lease(0, 0, &returned), TARN_ERROR_DEVICE_LOST);
     CHECK(pointer == (void *)&stream);
     OK(tarn_free(kept)); /* book-keeping only */
     OK(tarn_free(alloc_on(lease(1), 30 * MIB)));
