@@ -82,7 +82,8 @@ static struct handle *lease_claim(const tarn_lease *given, struct claimed *claim
 {
     uint64_t number = given ? given->number : 0;
     struct handle *handle = number ? given->owner : NULL;
-    if (!handle_is_live(handle) || !atomic_compare_exchange_strong(&handle->lease, &number, 0)) {
+    if (!handle || !handle_is_live(handle) ||
+        !atomic_compare_exchange_strong(&handle->lease, &number, 0)) {
         (void)failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
         return NULL;
     }
