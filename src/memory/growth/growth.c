@@ -432,7 +432,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
         growth->freely = growth->spare || profile->moves_freely;
         growth->borrows = growth->freely || part == SLACK_PART;
         bool apart = heap->following && small; /* the plan's memory is for large blocks */
-        bool moves = !apart && (growth->freely || slack);
+        bool moves = !apart && (growth->freely || slack) && !store_is_held(heap->store);
         if (moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
         size_t left = heap->zones.free_bytes; /* in parts of pieces, if whole ones move */
