@@ -57,13 +57,14 @@ typedef struct tarn_shortage {
  * `mapped` is called after a range was mapped and before any of it is handed out. `unmapping` is
  * called before a range, or a part of one, is unmapped: the memory still exists. It contains live
  * blocks only if their pool is being suspended or compaction moves it. If the driver then refuses
- * to unmap, the range stays, and `mapped` follows with a new generation. Any thread may call both,
- * several at once, from within any call that allocates, releases or moves memory, also of another
- * stream. They may free blocks, query statistics, ranges and blocks, and ask for a handle that the
- * thread has or that is available (handle.h). They must not allocate, trim, suspend, resume, create
- * or destroy handles, or wait for a thread that does: a call that would need that returns
- * TARN_ERROR_BUSY. tarn_shutdown() calls `unmapping` too; what that calls then returns
- * TARN_ERROR_SHUTDOWN.
+ * to unmap, the range stays, and `mapped` follows with a new generation. It is also called for
+ * pages of a tarn_range that the driver refuses to unmap after a commit has failed: they may
+ * have no access. Any thread may call both, several at once, from within any call that
+ * allocates, releases or moves memory, also of another stream. They may free blocks, query
+ * statistics, ranges and blocks, and ask for a handle that the thread has or that is available
+ * (handle.h). They must not allocate, trim, suspend, resume, create or destroy handles, or wait
+ * for a thread that does: a call that would need that returns TARN_ERROR_BUSY. tarn_shutdown()
+ * calls `unmapping` too; what that calls then returns TARN_ERROR_SHUTDOWN.
  *
  * `before_growth` is called before memory is requested from the driver. `out_of_memory` is called
  * before an allocation, or the commit of a range's pages, returns TARN_ERROR_OUT_OF_MEMORY, unless
