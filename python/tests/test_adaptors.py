@@ -93,6 +93,23 @@ def test_no_block_is_given_out_while_work_may_use_it():
     tarn.adaptors.give(0, 0, again)
 
 
+def test_a_second_free_during_a_capture_is_refused():
+    """By the end of the capture the address may be another block's."""
+    captures = tarn.Stream()
+    returned, before = returned_stream(), tarn.memory_allocated(0)
+    address = tarn.adaptors.take(0, 0, MIB)
+    tarn.adaptors.give(0, 0, address)
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_begin(captures.value, 0))
+    with pytest.raises(tarn.DoubleFreeError):
+        tarn.adaptors.give(0, returned, address)
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_abort(captures.value))
+    others = tarn.adaptors.take(0, 0, MIB)
+    assert others == address
+    tarn.adaptors.flush()
+    assert tarn.memory_allocated(0) == before + MIB
+    tarn.adaptors.give(0, 0, others)
+
+
 def test_use_names_what_is_missing(monkeypatch):
     with pytest.raises(ValueError, match="torch=True"):
         tarn.use()

@@ -9,7 +9,7 @@ pool of the device, for the stream that the library names, and takes the library
 import gc
 import importlib
 from collections import deque
-from ctypes import byref, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from types import ModuleType
 from typing import Any, Deque, List, Tuple
 
@@ -55,21 +55,30 @@ def give(device: int, native: int, address: int) -> None:
         return
     found = c_uint64()
     status = lib.tarn_stream_find(device, native, byref(found)) or lib.tarn_free_on(address, found.value)
-    if status in (_c.tarn_status.TARN_ERROR_INVALID_POINTER, _c.tarn_status.TARN_ERROR_DOUBLE_FREE):
-        check(status)
+    if status and status not in _NO_BLOCK:
+        status = give_late(device, address)
     if status:
-        give_late(device, address)
+        check(status)
+
+
+#: What tarn says of an address that is no block.
+_NO_BLOCK = (_c.tarn_status.TARN_ERROR_INVALID_POINTER, _c.tarn_status.TARN_ERROR_DOUBLE_FREE)
 
 
 #: Blocks whose device could not be waited for, as (device, address).
 _late: Deque[Tuple[int, int]] = deque()
 
 
-def give_late(device: int, address: int) -> None:
+def give_late(device: int, address: int) -> int:
     """Frees a block after all work of its device. The wait is refused while a known capture is open there; then the block stays allocated
-    until flush(). Nothing is raised: finalisers call it."""
-    _late.append((device, address))
-    flush()
+    until flush(). Returns a status in place of raising, because finalisers call it: that of an address that is no block, which by the
+    time of flush() could be another owner's."""
+    status: int = lib.tarn_usable_size_get(address, byref(c_size_t()))
+    if status not in _NO_BLOCK:
+        status = 0
+        _late.append((device, address))
+        flush()
+    return status
 
 
 def flush() -> bool:
