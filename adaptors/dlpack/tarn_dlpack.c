@@ -24,17 +24,30 @@ void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source)
     atomic_store(&stream_source, source);
 }
 
-/* Stores the bytes of a compact tensor. Returns false if the shape is invalid or the size
- * overflows. */
+/* What a dimension of this length multiplies the strides before it by. 0 counts as 1, as in PyTorch:
+ * a tensor without elements has the strides of one with them, and they must not overflow. */
+static int64_t factor_of(int64_t length)
+{
+    return length ? length : 1;
+}
+
+/* Stores the bytes of a compact tensor. Returns false if the shape is invalid, or its size or a
+ * stride overflows. */
 static bool size_of(const struct dl_tensor *tensor, size_t *size)
 {
-    size_t bits = (size_t)tensor->type.bits * tensor->type.lanes, count = 1;
-    for (int i = 0; i < tensor->dimensions; i++)
-        if (tensor->shape[i] < 0 || __builtin_mul_overflow(count, (size_t)tensor->shape[i], &count))
+    size_t bits = 0;
+    int64_t count = 1;
+    bool is_empty = false;
+    for (int i = 0; i < tensor->dimensions; i++) {
+        int64_t length = tensor->shape[i];
+        if (length < 0 || __builtin_mul_overflow(count, factor_of(length), &count))
             return false;
-    if (__builtin_mul_overflow(count, bits, &count) || count > SIZE_MAX - 7)
+        is_empty |= !length;
+    }
+    size_t element = (size_t)tensor->type.bits * tensor->type.lanes;
+    if (__builtin_mul_overflow((size_t)count, element, &bits) || bits > SIZE_MAX - 7)
         return false;
-    *size = (count + 7) / 8; /* types of less than a byte are packed without gaps */
+    *size = is_empty ? 0 : (bits + 7) / 8; /* types of less than a byte are packed without gaps */
     return true;
 }
 
@@ -118,7 +131,7 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
     for (size_t i = dimensions; i-- > 0;) {
         made->tensor.shape[i] = wanted->shape[i];
         made->tensor.strides[i] = step;
-        step *= wanted->shape[i];
+        step *= factor_of(wanted->shape[i]);
     }
     *managed = made;
     return 0;

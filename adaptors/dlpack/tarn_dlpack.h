@@ -26,9 +26,10 @@ typedef void *(*tarn_dlpack_stream_source)(int32_t device_type, int32_t device_i
 TARN_API void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source);
 
 /* Creates a compact tensor with the shape, type and device of `prototype` (a DLTensor), and stores
- * a DLManagedTensorVersioned at `managed`. Its deleter frees the block, ordered on its stream.
- * Thread-safe. On failure it calls `set_error` with "MemoryError", "ValueError" or "RuntimeError"
- * and a text, and returns -1. tarn_dlpack_allocator() is the same function with DLPack's types. */
+ * a DLManagedTensorVersioned at `managed`. Its deleter frees the block, ordered on its stream. The
+ * data of a tensor without elements is NULL. Thread-safe. On failure it calls `set_error` with
+ * "MemoryError", "ValueError" or "RuntimeError" and a text, and returns -1.
+ * tarn_dlpack_allocator() is the same function with DLPack's types. */
 TARN_API int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_context,
                                   void (*set_error)(void *error_context, const char *kind,
                                                     const char *message));

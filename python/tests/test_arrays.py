@@ -105,6 +105,8 @@ def test_views_are_checked():
             block.view((1,), dtype)
     assert block.view((25,), "<f4").ptr == block.ptr
     assert block.view((24,), numpy.dtype("f4"), offset=4).ptr == block.ptr + 4
+    with pytest.raises(ValueError, match="overflow"):
+        block.view((0, 1 << 62, 2))
     view = block.view((1,))
     with pytest.raises(BufferError):
         view.__dlpack__(copy=True)

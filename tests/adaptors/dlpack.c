@@ -120,12 +120,16 @@ int main(void)
     prototype.ndim = 3;
     shape[1] = 0;
     CHECK(allocator(&prototype, &made, kind, note) == 0 && !made->dl_tensor.data);
+    CHECK(made->dl_tensor.strides[0] == 5 && made->dl_tensor.strides[1] == 5);
     made->deleter(made);
 
     /* What fails says so, and leaves nothing behind. */
     shape[1] = -1;
     CHECK(allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "ValueError"));
     shape[1] = INT64_MAX;
+    CHECK(allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "ValueError"));
+    shape[0] = 0;
+    shape[1] = (int64_t)1 << 62;
     CHECK(allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "ValueError"));
     shape[0] = shape[2] = 1;
     shape[1] = (int64_t)1 << 48;

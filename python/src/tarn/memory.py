@@ -160,11 +160,14 @@ class View:
 
     def __init__(self, block: Block, shape: Tuple[int, ...], typestr: str, offset: int) -> None:
         self._code, item = dlpack.type_of(typestr)
-        needed = item
+        needed = strides = item
         for length in shape:
             if length < 0:
                 raise ValueError(f"a negative length in the shape {shape}")
             needed *= length
+            strides *= length or 1  # an array without elements has strides too
+        if strides >= 1 << 63:
+            raise ValueError(f"the strides of {shape} of {typestr} overflow")
         offset = operator.index(offset)
         if offset < 0 or offset % item or offset + needed > block.nbytes:
             raise ValueError(f"{shape} of {typestr} from byte {offset} on takes {needed} bytes, and {item} divides the offset: the block has "
