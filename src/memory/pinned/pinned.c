@@ -175,9 +175,12 @@ static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
 {
     struct pinned_request request = {.requested = size, .pool = pool};
     struct pinned_block *block = NULL;
-    if (size > PINNED_LARGEST)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "pinned memory: no machine has %zu bytes", size);
     mutex_lock(&pinned.lock);
+    if (size > PINNED_LARGEST) {
+        pinned.stats.num_ooms++;
+        mutex_unlock(&pinned.lock);
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "pinned memory: no machine has %zu bytes", size);
+    }
     request.size = pinned_round(size, pinned.settings.max_round_threshold);
     request.zone = request.size <= PINNED_SMALL ? PINNED_ZONE_SMALL : PINNED_ZONE_LARGE;
     tarn_status status = pinned_take_locked(&request, &block);
