@@ -646,6 +646,36 @@ static void a_trim_waits_for_what_another_thread_gives_back(void)
     pinned_nothing_is_left(1);
 }
 
+/* The reserved segment gets another size while the driver allocates it. */
+static tarn_status host_alloc_resized(int device, size_t size, uintptr_t *address)
+{
+    struct pinned_settings settings = pinned_settings();
+    settings.reserve_segment = 4 * MIB;
+    pinned_settings_set(&settings);
+    return driver_host.host_alloc(device, size, address);
+}
+
+static void a_segment_that_is_reserved_too_late_is_one_like_others(void)
+{
+    host_start_with(1, 64 * MIB);
+    struct pinned_settings settings = pinned_settings();
+    settings.reserve_segment = 8 * MIB;
+    pinned_settings_set(&settings);
+    hooked = driver_host;
+    hooked.host_alloc = host_alloc_resized;
+    driver = &hooked;
+    void *pointer = pinned_take(3 * MIB);
+    driver = &driver_host;
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
+    pinned_check(1);
+    OK(tarn_free(pointer));
+    OK(tarn_pinned_trim(0));
+    CHECK(pinned_stats().allocated_bytes.current == 0);
+    OK(tarn_free(pinned_take(1000)));
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(4 * MIB));
+    OK(tarn_shutdown());
+}
+
 static void is_pinned_starts_nothing(void)
 {
     char own[10];
@@ -789,6 +819,7 @@ int main(void)
         CHILD_TEST(what_is_too_large_is_not_cached),
         CHILD_TEST(a_thread_looks_for_finished_work),
         CHILD_TEST(a_trim_waits_for_what_another_thread_gives_back),
+        CHILD_TEST(a_segment_that_is_reserved_too_late_is_one_like_others),
         CHILD_TEST(is_pinned_starts_nothing),
         CHILD_TEST(fork_and_shutdown_end_it),
         CHILD_TEST(devices_share_it),

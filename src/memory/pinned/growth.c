@@ -239,6 +239,9 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     mutex_lock(&pinned.lock);
     pinned.growing -= size;
     if (!status) {
+        if (zone == PINNED_ZONE_RESERVED &&
+            settings.reserve_segment != pinned.settings.reserve_segment)
+            segment->zone = PINNED_ZONE_LARGE; /* pinned_unreserve_locked() came too early for it */
         growth_end_locked(segment, climb->request->pool, ns);
         status = pinned_take_locked(climb->request, &climb->block);
     } else {
