@@ -112,10 +112,10 @@ static void junk_leaves_the_owner_as_it_was(void **state)
     struct told told;
     tarn_kept kept;
     kill_side(filled(&told));
-    owner_has_files(files_of_owner());
-    usleep(20000);
-    unsigned before = files_of_owner();
     int server = wire_connect(keep_path);
+    struct message list = {.said = keep_message(KEEP_LIST), .size = sizeof list.said};
+    CHECK(put(server, &list, 0) && get(server, &list)); /* by then the owner has noticed the kill */
+    unsigned before = files_of_owner() - 1;
     struct message dirty = {.said = keep_message(KEEP_CREATE), .size = sizeof dirty.said};
     memcpy(dirty.said.name, "\xff\033[2Jz", 6);
     CHECK(put(server, &dirty, 0) && get(server, &dirty) && dirty.said.verb == KEEP_REFUSED);
