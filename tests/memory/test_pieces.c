@@ -42,19 +42,22 @@ static void *alloc_new(size_t size, uint64_t *pieces)
 static void pieces_get_smaller_as_the_device_fills(void **state)
 {
     (void)state;
-    uint64_t empty = 0, half = 0, full = 0;
+    OK(tarn_device_limit_set(0, 2 * LIMIT));
+    uint64_t empty = 0, later = 0, full = 0;
     void *first = alloc_new(120 * MIB, &empty);
-    void *filling = alloc_on(own, 8 * GIB);
-    void *second = alloc_new(120 * MIB, &half);
-    void *more = alloc_on(own, 7 * GIB);
+    void *filling = alloc_on(own, 24 * GIB);
+    void *second = alloc_new(120 * MIB, &later);
+    void *more = alloc_on(own, 7 * GIB + 400 * MIB);
     void *third = alloc_new(120 * MIB, &full);
-    CHECK(half >= 3 * empty && full == 60); /* of the least size at last */
+    CHECK(empty <= 5 && later == 15); /* of 8 MiB: the least size would mean thousands by then */
+    CHECK(full == 60);                /* of the least size at last */
     OK(tarn_free(first));
     OK(tarn_free(second));
     OK(tarn_free(third));
     OK(tarn_free(filling));
     OK(tarn_free(more));
     nothing_is_left(0);
+    OK(tarn_device_limit_set(0, LIMIT));
 }
 
 /* On a device that is nearly empty, 256 MiB and more are one piece, until a 32nd of the heap's

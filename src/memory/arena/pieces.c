@@ -288,6 +288,11 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
 /* Below this size of piece_in_proportion_locked(), memory is short. Bytes. */
 #define SHORT_PIECE ((size_t)8 << 20)
 
+/* While memory is short, a piece may have this part of the device or limit, and this part of what is
+ * left, up to SHORT_PIECE. */
+#define SHORT_PIECE_PART 4096
+#define SHORT_PIECE_PART_OF_LEFT 256
+
 /* Bytes of the device, or of its limit if that is less. */
 static size_t memory_locked(const struct arena *arena)
 {
@@ -295,19 +300,37 @@ static size_t memory_locked(const struct arena *arena)
     return arena->limit < memory ? arena->limit : memory;
 }
 
+/* Bytes of it that are not reserved. */
+static size_t left_locked(const struct arena *arena)
+{
+    size_t most = memory_locked(arena);
+    return most > arena->reserved ? most - arena->reserved : 0;
+}
+
 /* One live block holds a whole piece in place, so small pieces waste less. But each piece costs the
  * same driver calls. While much memory is left only the calls matter, and at the end only the
  * waste. So the size shrinks with the square of what is left. */
 static size_t piece_in_proportion_locked(const struct arena *arena)
 {
-    size_t most = memory_locked(arena);
-    size_t left = most > arena->reserved ? most - arena->reserved : 0;
+    size_t most = memory_locked(arena), left = left_locked(arena);
     return (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
+}
+
+/* While memory is short, the square would make thousands of pieces of a granule in a large program,
+ * far from the end. */
+static size_t piece_while_short_locked(const struct arena *arena)
+{
+    size_t size = memory_locked(arena) / SHORT_PIECE_PART,
+           most = left_locked(arena) / SHORT_PIECE_PART_OF_LEFT;
+    most = most < SHORT_PIECE ? most : SHORT_PIECE;
+    return size < most ? size : most;
 }
 
 size_t piece_largest_locked(const struct arena *arena)
 {
-    size_t most = memory_locked(arena), largest = piece_in_proportion_locked(arena);
+    size_t most = memory_locked(arena), largest = piece_in_proportion_locked(arena),
+           least = piece_while_short_locked(arena);
+    largest = largest > least ? largest : least;
     if (most <= MOST_UNDIVIDED)
         largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART
                                                               : PIECE_LEAST_LARGE;
