@@ -59,7 +59,12 @@ static void the_end_of_a_graph_is_told_once(void **state)
     assert_status(driver->graph_hold(0, NULL, hold_ended, &one), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(driver->device_synchronize(0));
     assert_int_equal(atomic_load(&hold_ends), 11);
+    struct driver_capture open; /* which ends with its stream, and takes its graph with it */
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+    assert_ok(driver->capture_status(0, stream, &open));
+    assert_ok(driver->graph_hold(0, open.graph, hold_ended, &one));
     assert_ok(driver->stream_destroy(0, stream));
+    assert_int_equal(atomic_load(&hold_ends), 12);
 }
 
 static void the_end_of_a_graph_waits_for_its_work(void **state)

@@ -416,7 +416,7 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
         device->stream_count--;
         host_stream_end_locked(stream);
     }
-    mutex_unlock(&queues_lock);
+    host_streams_leave(); /* holders of a graph whose capture has ended here */
     if (!status)
         host_charge(device, DRIVER_CALL_stream_destroy, 0, 0);
     return status;
