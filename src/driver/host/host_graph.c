@@ -15,9 +15,14 @@
  * without a lock, by the thread that finds it so, before that thread's call returns. Everything is
  * under the streams lock. After its capture a graph changes only in what a launch notes. */
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/host/host_stream.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* A function to notify of the end of a graph. It outlives the graph until its last launch has
  * ended. */
@@ -315,6 +320,20 @@ bool host_graph_exists(driver_graph handle)
     return exists;
 }
 
+/* Fails unless a range is memory still. A plain allocation that was freed since the capture is no
+ * memory of the device any more: what uses it would end the process. */
+static tarn_status check_range(const struct host_device *device, uintptr_t address, size_t size)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    size_t over = address % (size_t)sysconf(_SC_PAGESIZE);
+    tarn_status status = host_memory_accessible("graph_launch", device, address, size);
+    if (!status && msync((void *)(address - over), size + over, MS_ASYNC))
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "host graph_launch: %#" PRIxPTR " with %zu bytes: %s", address, size,
+                        strerror(errno));
+    return status;
+}
+
 /* Checks that the memory of all nodes still exists. Without a lock, because the graph does not
  * change. */
 static tarn_status check_memory(const struct host_graph *graph)
@@ -323,12 +342,11 @@ static tarn_status check_memory(const struct host_graph *graph)
     for (const struct host_node *node = graph->first; node && !status; node = node->next) {
         const struct host_op *op = &node->op;
         if (op->kind == HOST_OP_FILL)
-            status = host_memory_accessible("graph_launch", graph->branches[node->branch].device,
-                                            op->move.to, op->move.size);
+            status = check_range(graph->branches[node->branch].device, op->move.to, op->move.size);
         if (op->kind == HOST_OP_COPY)
-            status = host_memory_accessible("graph_launch", NULL, op->move.to, op->move.size);
+            status = check_range(NULL, op->move.to, op->move.size);
         if (op->kind == HOST_OP_COPY && !status)
-            status = host_memory_accessible("graph_launch", NULL, op->move.from, op->move.size);
+            status = check_range(NULL, op->move.from, op->move.size);
     }
     return status;
 }
