@@ -113,7 +113,7 @@ static void look_at_kernel(struct walked *walked, cu_graph_node handle)
 
 /* ---- Other nodes ---- */
 
-/* Host memory of a copy may be tarn's pinned memory. */
+/* Only sides in device memory: pinned blocks are not looked at. */
 static void tell_side(struct walked *walked, unsigned parameter, const struct cu_copy_side *side,
                       const struct cu_copy_node *copy)
 {
