@@ -8,6 +8,8 @@
 #include "memory/pressure/release.h"
 #include "plan_test.h"
 
+#include <fcntl.h>
+
 static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena,
                      uint64_t small)
 {
@@ -647,6 +649,28 @@ static void failures_at_the_second_arena_leave_the_first(void)
     nothing_is_left(0);
 }
 
+/* The log names what failed, and not an error of before. */
+static void why_a_plan_is_not_followed_is_logged(void)
+{
+    static char said[1 << 14];
+    int ends[2];
+    unsigned told = 0;
+    CHECK(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0 && close(ends[1]) == 0);
+    CHECK(setenv("TARN_LOG", "errors", 1) == 0);
+    use_plan(eight, LENGTH(eight), 36 * MIB, 2 * MIB);
+    OK(tarn_free(alloc_on(lease(0), 100)));
+    for (uint64_t n = 1; n <= 64; n++) {
+        CHECK(tarn_free(said) == TARN_ERROR_INVALID_POINTER);
+        begin_with_failure(n, true);
+    }
+    CHECK(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && read(ends[0], said, sizeof said - 1) > 0);
+    for (const char *at = said; (at = strstr(at, "the plan is not followed: ")); told++) {
+        at += strlen("the plan is not followed: ");
+        CHECK(strncmp(at, "no host memory", strlen("no host memory")) == 0);
+    }
+    CHECK(told > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -679,6 +703,7 @@ int main(void)
         CHILD_TEST(the_arena_serves_who_is_short),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
         CHILD_TEST(failures_at_the_second_arena_leave_the_first),
+        CHILD_TEST(why_a_plan_is_not_followed_is_logged),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

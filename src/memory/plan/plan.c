@@ -244,9 +244,11 @@ static void begin(struct heap *heap, size_t size)
         return;
     size_t granules = (plan->header.arena + arena->granule - 1) / arena->granule;
     struct plan_follower *follower = follower_create(plan, granules);
-    tarn_status status = follower
-                             ? reservation_begin(&reservation, arena, granules * arena->granule)
-                             : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = TARN_OK;
+    if (follower)
+        status = reservation_begin(&reservation, arena, granules * arena->granule);
+    else
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to follow it");
     if (!status && follower_enter(heap, number, follower, &reservation))
         return;
     if (status) /* the arena stays this heap's until its memory is given up, so that no heap tries
