@@ -60,6 +60,8 @@ cu_result cuGetErrorString(cu_result code, const char **text)
 static cu_result capture_code(void)
 {
     const char *at = strstr(tarn_last_error(), "(90");
+    if (strstr(tarn_last_error(), "(1)"))
+        return CU_INVALID_VALUE;
     return at && at[3] >= '0' && at[3] <= '9' && at[4] == ')' ? 900 + (cu_result)(at[3] - '0')
                                                               : CU_CAPTURE_UNSUPPORTED;
 }

@@ -85,6 +85,10 @@ struct driver_properties {
  *                     TARN_ERROR_NOT_SUPPORTED if the driver has no ids; TARN_ERROR_CAPTURE if the
  *                     stream captures (the vendor is not asked)
  *
+ * Events. One that was last recorded in a capture, also in one that is over: event_query and
+ * event_synchronize give TARN_ERROR_CAPTURE, and so does stream_wait_event where the stream cannot
+ * join that capture.
+ *
  * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE if the
  * stream captures, since both would become nodes of the graph; TARN_ERROR_NOT_SUPPORTED if the
  * driver has no such pools:

@@ -332,6 +332,19 @@ static void what_breaks_a_capture_is_told(void **state)
     assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
     assert_int_equal(alloc(&address, MIB), CU_CAPTURE_UNSUPPORTED);
     assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "CUDA error 901");
+
+    /* Of an event, CUDA says something else while the capture is open than when it is over. */
+    for (int i = 0; i < 2; i++) {
+        assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+        assert_ok(driver->event_record(0, event, stream));
+        assert_refused(i ? driver->event_query(0, event) : driver->event_synchronize(0, event),
+                       TARN_ERROR_CAPTURE, "CUDA error 907");
+        assert_refused(driver->event_query(0, event), TARN_ERROR_CAPTURE, "CUDA error 1 ");
+        assert_status(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE);
+        assert_refused(driver->event_synchronize(0, event), TARN_ERROR_CAPTURE, "CUDA error 1 ");
+        assert_refused(driver->stream_wait_event(0, stream, event), TARN_ERROR_CAPTURE,
+                       "CUDA error 1 ");
+    }
     assert_ok(driver->event_destroy(0, event));
     assert_ok(driver->stream_destroy(0, stream));
     set_context(NULL);

@@ -640,13 +640,23 @@ tarn_status cuda_stream_synchronize(int device, driver_stream stream)
     return cuda_leave(&scope, cuda.call.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
+/* An event that was last recorded in a capture is refused with 907, and with 1 once that capture is
+ * over or invalidated (driver 580.159.04, H200). */
+static tarn_status leave_event(const struct cuda_scope *scope, cu_result code, const char *call)
+{
+    tarn_status status = leave_query(scope, code, call);
+    if (code != CU_INVALID_VALUE)
+        return status;
+    return failed_within(TARN_ERROR_CAPTURE, "the event was recorded in a capture");
+}
+
 tarn_status cuda_stream_wait_event(int device, driver_stream stream, driver_event event)
 {
     struct cuda_scope scope;
     tarn_status status = cuda_enter(device, false, &scope);
     if (status)
         return status;
-    return cuda_leave(&scope, cuda.call.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+    return leave_event(&scope, cuda.call.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
 }
 
 /* ---- Events ---- */
@@ -693,7 +703,7 @@ tarn_status cuda_event_query(int device, driver_event event)
     tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
-    return leave_query(&scope, cuda.call.cuEventQuery(event), "cuEventQuery");
+    return leave_event(&scope, cuda.call.cuEventQuery(event), "cuEventQuery");
 }
 
 tarn_status cuda_event_synchronize(int device, driver_event event)
@@ -702,7 +712,7 @@ tarn_status cuda_event_synchronize(int device, driver_event event)
     tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
-    return cuda_leave(&scope, cuda.call.cuEventSynchronize(event), "cuEventSynchronize");
+    return leave_event(&scope, cuda.call.cuEventSynchronize(event), "cuEventSynchronize");
 }
 
 /* ---- Work ---- */

@@ -13,12 +13,15 @@
  * be ended and gives no graph. Forbidden are: a query of, or wait for, a stream or an event of the
  * capture (900, 907), or its device (900); a wait for work outside it (905) or of another capture
  * (902); use of the legacy stream while a blocking stream of the device captures (906); its end on
- * another stream (903), or unjoined (904). Asking whether a stream captures is harmless. Destroying
- * the stream on which a capture began also ends it, without a graph, as CUDA does (driver
- * 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr (hipamd/src/hip_stream.cpp,
- * rocm-5.7.1 to rocm-6.2.2). Destroying a stream that has joined is refused here. After 908 the
- * capture goes on here, as in ROCm/clr (hip_graph.cpp, hipStreamEndCapture_common()). For CUDA,
- * NVIDIA's text says only that the thread that began it must make the call.
+ * another stream (903), or unjoined (904). An event that was last recorded in a capture which is
+ * over or invalidated can only be recorded again: all else fails (1), and a capture that waits for
+ * it is invalidated, as by CUDA's driver 580.159.04 on an H200. Asking whether a stream captures is
+ * harmless. Destroying the stream on which a capture began also ends it, without a graph, as CUDA
+ * does (the same driver, in each mode), and hipStreamDestroy() of ROCm/clr
+ * (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). Destroying a stream that has joined is
+ * refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp,
+ * hipStreamEndCapture_common()). For CUDA, NVIDIA's text says only that the thread that began it
+ * must make the call.
  *
  * Potentially unsafe calls are also refused, and invalidate captures: in a thread of global mode
  * while any global capture is open; in a thread of global or thread-local mode while it has a
@@ -67,12 +70,21 @@ static tarn_status refuse_invalid(const char *call, const struct host_capture *c
                   capture->id);
 }
 
-static struct host_capture *open_by_id(uint64_t id)
+/* The capture that the event was last recorded in; NULL: that is over, or invalidated. */
+static struct host_capture *capture_of(const struct host_event *event)
 {
     struct host_capture *capture = captures;
-    while (capture && capture->id != id)
+    while (capture && capture->id != event->captured)
         capture = capture->next;
-    return capture;
+    return capture && !capture->invalid ? capture : NULL;
+}
+
+static tarn_status refuse_event_of_the_past(const char *call, const struct host_event *event)
+{
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: the event was last recorded in capture %" PRIu64
+                  ", which is over or invalidated (1)",
+                  call, event->captured);
 }
 
 /* Invalidates the captures of the device's blocking streams, or of all its streams. Returns their
@@ -148,12 +160,14 @@ tarn_status host_capture_bar_event_locked(const char *call, const struct host_ev
 {
     if (!event->captured)
         return TARN_OK;
-    struct host_capture *capture = open_by_id(event->captured);
-    if (capture)
-        invalidate(capture);
+    struct host_capture *capture = capture_of(event);
+    if (!capture)
+        return refuse_event_of_the_past(call, event);
+    invalidate(capture);
     return failed(TARN_ERROR_CAPTURE,
-                  "host %s: the event was last recorded in capture %" PRIu64 " (907)%s", call,
-                  event->captured, capture ? ", which is invalidated" : "");
+                  "host %s: the event was last recorded in capture %" PRIu64
+                  " (907), which is invalidated",
+                  call, event->captured);
 }
 
 tarn_status host_capture_bar_device_locked(const char *call, const struct host_device *device)
@@ -248,12 +262,11 @@ tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_cap
                       " is invalidated",
                       call, capture->id);
     }
-    struct host_capture *other = open_by_id(event->captured);
+    struct host_capture *other = capture_of(event);
+    if (!other && capture)
+        invalidate(capture);
     if (!other)
-        return failed(TARN_ERROR_CAPTURE,
-                      "host %s: the event was recorded in a capture that is over (907)", call);
-    if (other->invalid)
-        return refuse_invalid(call, other);
+        return refuse_event_of_the_past(call, event);
     if (!capture && stream == &stream->device->legacy) {
         invalidate(other);
         return failed(TARN_ERROR_CAPTURE,
