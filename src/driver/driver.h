@@ -120,9 +120,9 @@ struct driver_properties {
  * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
  *  capture_begin/_end `end` returns a graph, or TARN_ERROR_CAPTURE and no graph if the capture was
  *                     invalidated. Either way it is over, unless it began on another stream, or in
- *                     another thread and is not relaxed. On HIP the stream of an invalidated
- *                     capture still says that it captures. stream_destroy of the stream on which it
- *                     began ends it too, in any thread
+ *                     another thread and is not relaxed, where only CUDA ends it. On HIP the stream
+ *                     of an invalidated capture still says that it captures. stream_destroy of the
+ *                     stream on which it began ends it too, in any thread
  *  capture_status     never touches tarn_last_error(). While a blocking stream captures, asking the
  *                     legacy stream returns INVALIDATED or TARN_ERROR_CAPTURE: treat both as
  *                     "captures"

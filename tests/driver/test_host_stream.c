@@ -581,6 +581,39 @@ static void many_streams_wait_for_one(void **state)
     }
 }
 
+/* The capture goes on, and wants the work of the stream joined. Then a new stream may have its
+ * place. */
+static void a_stream_may_go_that_has_joined_a_capture(void **state)
+{
+    (void)state;
+    for (int joined = 0; joined < 2; joined++) {
+        driver_graph graph = NULL;
+        struct driver_capture capture;
+        driver_stream a = new_stream(0, false), b = new_stream(0, false);
+        assert_ok(tarn_host_work(0, b, NULL, 0, 100)); /* which ends in between */
+        assert_ok(driver->capture_begin(0, a, DRIVER_CAPTURE_GLOBAL));
+        assert_ok(driver->stream_wait_event(0, b, recorded(0, a)));
+        assert_ok(tarn_host_work(0, b, NULL, 0, 100));
+        if (joined)
+            assert_ok(driver->stream_wait_event(0, a, recorded(0, b)));
+        assert_ok(driver->stream_destroy(0, b));
+        assert_status(driver->stream_check(0, b), TARN_ERROR_INVALID_STREAM);
+        assert_ok(tarn_host_advance(time_now() + 100));
+        driver_stream c = new_stream(0, false);
+        assert_ok(driver->capture_status(0, c, &capture));
+        assert_int_equal(capture.state, DRIVER_CAPTURE_NONE);
+        assert_ok(driver->capture_status(0, a, &capture));
+        assert_int_equal(capture.state, DRIVER_CAPTURE_ACTIVE);
+        assert_status(driver->capture_end(0, a, &graph), joined ? TARN_OK : TARN_ERROR_CAPTURE);
+        if (joined)
+            assert_ok(driver->graph_launch(0, graph, c));
+        assert_ok(driver->device_synchronize(0));
+        assert_ok(driver->stream_destroy(0, a));
+        assert_ok(driver->stream_destroy(0, c));
+        assert_int_equal(ledger_of(0).streams, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -604,6 +637,7 @@ int main(void)
         TEST(random_operations_keep_the_order_that_was_asked_for),
         TEST(long_chains_need_no_stack),
         TEST(many_streams_wait_for_one),
+        TEST(a_stream_may_go_that_has_joined_a_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

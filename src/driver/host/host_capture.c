@@ -18,10 +18,9 @@
  * it is invalidated, as by CUDA's driver 580.159.04 on an H200. Asking whether a stream captures is
  * harmless. Destroying the stream on which a capture began also ends it, without a graph, as CUDA
  * does (the same driver, in each mode), and hipStreamDestroy() of ROCm/clr
- * (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). Destroying a stream that has joined is
- * refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp,
- * hipStreamEndCapture_common()). For CUDA, NVIDIA's text says only that the thread that began it
- * must make the call.
+ * (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). A stream that has joined may be
+ * destroyed; its work must be joined all the same. After 908 the capture goes on here, as in
+ * ROCm/clr (hip_graph.cpp, hipStreamEndCapture_common()); CUDA's driver ends it.
  *
  * Potentially unsafe calls are also refused, and invalidate captures: in a thread of global mode
  * while any global capture is open; in a thread of global or thread-local mode while it has a
@@ -355,6 +354,8 @@ static struct host_graph *capture_over(struct host_capture *capture)
         stream->next_captured = NULL;
         stream->capture = NULL;
         host_nodes_free(&stream->nodes);
+        if (!stream->live)
+            host_stream_end_locked(stream);
     }
     *(capture->previous ? &capture->previous->next : &captures) = capture->next;
     if (capture->next)
@@ -363,12 +364,10 @@ static struct host_graph *capture_over(struct host_capture *capture)
     return graph;
 }
 
-bool host_capture_end_with_origin_locked(struct host_stream *stream)
+void host_capture_end_with_origin_locked(struct host_stream *stream)
 {
-    if (stream->branch)
-        return false;
-    host_graph_destroy_locked(capture_over(stream->capture));
-    return true;
+    if (stream->capture && !stream->branch)
+        host_graph_destroy_locked(capture_over(stream->capture));
 }
 
 /* Whether the work of every stream of the capture comes before the next work on its origin. */

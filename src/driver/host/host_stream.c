@@ -160,7 +160,7 @@ static bool start_head(struct host_stream *stream)
     return false;
 }
 
-/* Keeps a destroyed stream without work for reuse. No stream waits for it. */
+/* Keeps a destroyed stream without work, in no capture, for reuse. No stream waits for it. */
 static void retire(struct host_stream *stream)
 {
     struct host_stream **link = &stream->device->streams;
@@ -203,7 +203,7 @@ static void go_on(struct host_stream *first)
                 *end = more;
             end = more_end;
         }
-        if (!stream->head && !stream->live && stream != &stream->device->legacy)
+        if (!stream->head && !stream->live && !stream->capture && stream != &stream->device->legacy)
             retire(stream);
     }
     if (sleepers)
@@ -379,7 +379,7 @@ static tarn_status stream_create_locked(struct host_device *device, int priority
 void host_stream_end_locked(struct host_stream *stream)
 {
     stream->live = false;
-    if (!stream->head)
+    if (!stream->head && !stream->capture)
         retire(stream);
 }
 
@@ -410,9 +410,8 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
     struct host_stream *stream;
     mutex_lock(&queues_lock);
     status = host_stream_find_locked("stream_destroy", device, handle, &stream);
-    if (!status && stream->capture && !host_capture_end_with_origin_locked(stream))
-        status = host_capture_bar_locked("stream_destroy", stream);
     if (!status) {
+        host_capture_end_with_origin_locked(stream);
         device->stream_count--;
         host_stream_end_locked(stream);
     }

@@ -88,9 +88,9 @@ tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream
 tarn_status host_capture_bar_event_locked(const char *call, const struct host_event *event);
 /* The same for a device, and all captures on it. */
 tarn_status host_capture_bar_device_locked(const char *call, const struct host_device *device);
-/* A stream is destroyed: ends the capture that began on it, without a graph. False if it has joined
- * a capture that began on another stream. */
-bool host_capture_end_with_origin_locked(struct host_stream *stream);
+/* A stream is destroyed: ends the capture that began on it, without a graph. A capture that it has
+ * joined keeps it until that is over. */
+void host_capture_end_with_origin_locked(struct host_stream *stream);
 /* A stream waits for an event, and one of the two is in a capture: adds an edge, or makes the
  * stream join. */
 tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_capture *capture,
