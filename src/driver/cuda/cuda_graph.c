@@ -45,7 +45,9 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
     struct cuda_scope scope;
     if (!cuda.call.cuStreamEndCapture)
         return cuda_missing("cuStreamEndCapture");
-    tarn_status status = cuda_enter(device, false, &scope);
+    /* In relaxed mode: else the end of a stale executable would invalidate other captures (driver
+     * 580.159.04, H200). */
+    tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
     cu_result code = cuda.call.cuStreamEndCapture(stream, &result);
