@@ -62,6 +62,8 @@ static cu_result capture_code(void)
     const char *at = strstr(tarn_last_error(), "(90");
     if (strstr(tarn_last_error(), "(1)"))
         return CU_INVALID_VALUE;
+    if (strstr(tarn_last_error(), "(401)"))
+        return CU_ILLEGAL_STATE;
     return at && at[3] >= '0' && at[3] <= '9' && at[4] == ')' ? 900 + (cu_result)(at[3] - '0')
                                                               : CU_CAPTURE_UNSUPPORTED;
 }

@@ -312,6 +312,7 @@ static void what_breaks_a_capture_is_told(void **state)
     assert_refused(driver->event_record(0, event, NULL), TARN_ERROR_CAPTURE, "CUDA error 906");
     driver_graph graph = NULL;
     assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "CUDA error 901");
+    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "CUDA error 401");
     assert_null(graph);
 
     assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));

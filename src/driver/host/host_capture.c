@@ -301,7 +301,7 @@ static tarn_status begin_locked(struct host_device *device, driver_stream handle
         return failed(TARN_ERROR_CAPTURE,
                       "host capture_begin: the legacy stream cannot capture (900)");
     if (stream->capture)
-        return failed(TARN_ERROR_CAPTURE, "host capture_begin: stream %p captures already (900)",
+        return failed(TARN_ERROR_CAPTURE, "host capture_begin: stream %p captures already (401)",
                       handle);
     struct host_capture *capture = object_alloc(&capture_objects);
     struct host_graph *graph = capture ? host_graph_create_locked() : NULL;
@@ -389,7 +389,7 @@ static tarn_status end_locked(struct host_device *device, driver_stream handle,
         return status;
     struct host_capture *capture = stream->capture;
     if (!capture)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_end: stream %p does not capture",
+        return failed(TARN_ERROR_CAPTURE, "host capture_end: stream %p does not capture (401)",
                       handle);
     if (stream->branch) {
         invalidate(capture);
@@ -476,8 +476,8 @@ static tarn_status depend_locked(struct host_device *device, driver_stream handl
         return status;
     struct host_capture *capture = stream->capture;
     if (!capture)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host capture_depend: stream %p does not capture", handle);
+        return failed(TARN_ERROR_CAPTURE, "host capture_depend: stream %p does not capture (401)",
+                      handle);
     if (capture->invalid)
         return refuse_invalid("capture_depend", capture);
     for (size_t i = 0; i < count; i++)
