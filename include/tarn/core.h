@@ -222,7 +222,8 @@ TARN_API tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream
  *                                 capture was announced
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired
  *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread
- *                                 did not begin it and it is not relaxed, and it goes on
+ *                                 did not begin it and it is not relaxed, and it goes on. If the
+ *                                 thread that began it has exited, CUDA ends it
  *   TARN_ERROR_NOT_SUPPORTED      the capture has a pool, and the driver cannot report the end of a
  *                                 graph. The capture is over, and its graph was destroyed
  *   TARN_ERROR_DEVICE_LOST        the capture is over */
