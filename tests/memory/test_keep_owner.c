@@ -223,6 +223,71 @@ static void without_its_files_a_new_owner_gets_nothing(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* The owner that is there after a word has descriptors for a part of the pool, the next one for
+ * all. */
+static void survive_owner_without_files(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    struct told told = {alloc_in(pool, 0, 3 * MIB + 100), alloc_in(pool, 0, 20 * MIB)};
+    void *block = NULL;
+    fill(told.first, 3 * MIB, 3);
+    fill(told.second, 20 * MIB, 9);
+    OK(tarn_pool_block_seal(told.first, "first", NULL, NULL));
+    OK(tarn_pool_block_seal(told.second, "second", NULL, NULL));
+    say(socket, 'k');
+    hear(socket, 'g');
+    GIVES(tarn_pool_alloc(pool, 0, 50 * MIB, &block), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "ulimit -n") && both_are_whole(pool));
+    say(socket, 'f');
+    hear(socket, 'g');
+    OK(tarn_pool_alloc(pool, 0, 50 * MIB, &block));
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+/* As many descriptors as the owner needs to have the pool of a process and one segment of it. */
+static void give_owner_few_files(void)
+{
+    struct rlimit few = {0, 0};
+    for (int free = 0; free < 5; few.rlim_max++) {
+        char path[40];
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)owner, (int)few.rlim_max);
+        free += access(path, F_OK) != 0;
+    }
+    few.rlim_cur = few.rlim_max;
+    CHECK(prlimit(owner, RLIMIT_NOFILE, &few, NULL) == 0);
+}
+
+/* An owner that cannot have all of a pool forgets it. The pool is not over: its reader goes on, and
+ * the next owner has what was sealed before. */
+static void a_failed_registration_takes_no_seal_off(void **state)
+{
+    (void)state;
+    tarn_kept kept = {.size = sizeof kept};
+    tarn_keep_options options = small_segments();
+    tarn_pool *reader = NULL;
+    struct side side = start_side("survive owner without files", SOCK_STREAM);
+    hear(side.socket, 'k');
+    options.read = true;
+    OK(tarn_pool_keep("weights", &options, &reader, &kept));
+    end_owner(SIGKILL);
+    start_owner();
+    give_owner_few_files();
+    say(side.socket, 'g');
+    hear(side.socket, 'f');
+    CHECK(both_are_whole(reader));
+    OK(tarn_pool_release(reader));
+    end_owner(SIGKILL);
+    start_owner();
+    say(side.socket, 'g');
+    hear(side.socket, 'w');
+    kill_side(side);
+    tarn_pool *pool = keep("weights", &kept);
+    CHECK(kept.blocks == 2 && both_are_whole(pool));
+    end_pool(pool);
+}
+
 static void prepare_device(void)
 {
     host_start_with(1, 512 * MIB);
@@ -248,6 +313,7 @@ static const struct role roles[] = {
     {"survive owner", survive_owner},
     {"inherit", inherit_with_files},
     {"inherit without files", inherit_without_files},
+    {"survive owner without files", survive_owner_without_files},
     KEEP_ROLES,
     {NULL, NULL},
 };
@@ -264,6 +330,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_file_is_kept_until_it_is_dropped),
         cmocka_unit_test(what_was_taken_over_is_given_to_each_new_owner),
         cmocka_unit_test(without_its_files_a_new_owner_gets_nothing),
+        cmocka_unit_test(a_failed_registration_takes_no_seal_off),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -45,7 +45,8 @@ enum keep_verb {
                        it has these mapped. OK */
     KEEP_ADD,    /* a segment: offset, size, and its file. OK */
     KEEP_REMOVE, /* a segment: offset. The owner has no file of it when it answers. OK */
-    KEEP_END,    /* the pool is over. OK */
+    KEEP_END,    /* the pool is over; or, if the owner does not have all of it yet, is not to be
+                       the owner's. OK */
     KEEP_RETURN, /* the process has nothing of the pool mapped any more, and never used it; a
                        pool that no process has used is over. OK */
     KEEP_LIST,   /* GIVES the first pool that comes behind `name` and, of that name, `slot`; OK if

@@ -652,6 +652,17 @@ static bool list(const struct keep_peer *peer, const struct keep_message *last)
     return reply(peer, &message, NULL, 0);
 }
 
+/* A pool that arrives ends for this owner alone: its process goes on, with what is sealed. */
+static bool end_of(struct keep_peer *peer)
+{
+    struct kept_pool *pool = peer->pool;
+    if (pool && pool->arrives)
+        drop(pool);
+    else if (pool)
+        end(pool);
+    return answer(peer, KEEP_OK, NULL);
+}
+
 static bool drop_by_name(const struct keep_peer *peer, const char *name)
 {
     struct kept_pool *pool = find(name);
@@ -690,9 +701,7 @@ bool keep_serve(struct keep_peer *peer, const struct keep_message *request, int 
     case KEEP_REMOVE:
         return take_back(peer, request);
     case KEEP_END:
-        if (peer->pool)
-            end(peer->pool);
-        return answer(peer, KEEP_OK, NULL);
+        return end_of(peer);
     case KEEP_RETURN:
         return return_pool(peer);
     case KEEP_LIST:
