@@ -139,6 +139,27 @@ static void junk_leaves_the_owner_as_it_was(void **state)
     end_pool(pool);
 }
 
+static void leave_odd_pool(void)
+{
+    int server = wire_connect(keep_path);
+    struct message odd = {.said = keep_message(KEEP_CREATE), .size = sizeof odd.said};
+    strncpy(odd.said.name, getenv("ODD"), sizeof odd.said.name - 1);
+    (void)add_pipe(&odd);
+    CHECK(put(server, &odd, 0) && get(server, &odd) && odd.said.verb == KEEP_GIVES);
+}
+
+/* A name that a terminal does not get, and JSON gives as it is: it drops the pool. */
+static void json_has_names_as_they_are(void **state)
+{
+    (void)state;
+    static const char drop[] = "\"$TARN_PROGRAM\" keep --socket $TARN_KEEP --drop \"$ODD\"";
+    CHECK(setenv("ODD", "a\001\n\"\\ \xc3\xa9\x7f", 1) == 0);
+    in_child(leave_odd_pool);
+    CHECK(lines_of_list("| grep -F 'a??\"\\ \xc3\xa9? '") == 1 && lines_of_list("") == 1);
+    CHECK(lines_of_list("--json | grep -F '\"a\\u0001\\n\\\"\\\\ \\u00E9\\u007F\"'") == 1);
+    CHECK(system(drop) == 0 && lines_of_list("| grep '^no pools$'") == 1);
+}
+
 static bool is_answered(int server, struct message *message, enum keep_verb verb)
 {
     bool answered = put(server, message, 0) && get(server, message);
@@ -484,6 +505,7 @@ int main(int argc, char **argv)
         return 0;
     const struct CMUnitTest tests[] = {
         TEST(junk_leaves_the_owner_as_it_was),
+        TEST(json_has_names_as_they_are),
         TEST(a_reader_that_lies_is_forgotten),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),

@@ -9,13 +9,22 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints a value and a newline. False if that failed, or there is no value. Non-ASCII characters
- * are escaped, so that control characters in names stay as they are (plain_output.h would replace
- * them). */
+/* Of the control characters, jansson leaves DEL alone. */
+static inline int json_put(const char *text, size_t size, void *out)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((text[i] == 0x7f ? fputs("\\u007F", out) : fputc(text[i], out)) == EOF)
+            return -1;
+    return 0;
+}
+
+/* Prints a value and a newline. False if that failed, or there is no value. Control characters and
+ * non-ASCII ones are escaped, so that names stay as they are (plain_output.h would replace control
+ * characters). */
 static inline bool json_print(const json_t *value, FILE *out)
 {
     const size_t flags = JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12);
-    return value && json_dumpf(value, out, flags) == 0 && fputc('\n', out) != EOF;
+    return value && json_dump_callback(value, json_put, out, flags) == 0 && fputc('\n', out) != EOF;
 }
 
 /* Appends an item to an array and gives the array ownership of it. The array may be NULL after an

@@ -125,8 +125,8 @@ void keep_groups_leave(void);
 
 /* Asks a running owner, and receives the answer. False with errno. */
 bool keep_ask(int socket, const struct keep_message *request, struct keep_message *answer);
-/* Calls `take` for each pool of a running owner, by name, as KEEP_LIST gives it. False with
- * errno. */
+/* Calls `take` for each pool of a running owner, by name, as KEEP_LIST gives it: names have any
+ * bytes. False with errno. */
 bool keep_each(int socket, void (*take)(void *argument, const struct keep_message *pool),
                void *argument);
 

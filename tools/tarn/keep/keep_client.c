@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Asks a running owner of kept pools. What other programs chose is made UTF-8 without control
- * characters. */
-#include "base/utf8.h"
+/* Asks a running owner of kept pools. */
 #include "keep/keep.h"
 
 #include <errno.h>
@@ -23,23 +21,6 @@ bool keep_ask(int socket, const struct keep_message *request, struct keep_messag
     return came;
 }
 
-static void clean_text(char *text)
-{
-    for (unsigned char *at = (unsigned char *)text; *at;) {
-        unsigned length = utf8_length(at);
-        if (!length || *at < ' ' || *at == 127)
-            *at = '?';
-        at += length ? length : 1;
-    }
-}
-
-static void clean(struct keep_message *pool)
-{
-    clean_text(pool->name);
-    clean_text(pool->driver);
-    clean_text(pool->device);
-}
-
 bool keep_each(int socket, void (*take)(void *argument, const struct keep_message *pool),
                void *argument)
 {
@@ -54,7 +35,6 @@ bool keep_each(int socket, void (*take)(void *argument, const struct keep_messag
         }
         memcpy(request.name, answer.name, sizeof request.name);
         request.slot = answer.slot;
-        clean(&answer);
         take(argument, &answer);
     }
     return false;

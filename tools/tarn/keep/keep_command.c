@@ -5,6 +5,7 @@
 #include "command.h"
 #include "json_print.h"
 #include "keep/keep.h"
+#include "name.h"
 #include "units.h"
 
 #include <errno.h>
@@ -83,13 +84,14 @@ static int no_owner(const char *path)
 
 static json_t *as_json(const struct keep_message *pool)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "name", pool->name,
-                     "driver", pool->driver, "device", pool->device, "bytes",
-                     (json_int_t)pool->bytes, "segments", (json_int_t)pool->count, "blocks",
-                     (json_int_t)pool->blocks, "readers", (json_int_t)pool->readers, "lingering",
-                     (json_int_t)pool->from, "ended", (int)(pool->to != 0), "process",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "name",
+                     name_valid(pool->name).text, "driver", name_valid(pool->driver).text, "device",
+                     name_valid(pool->device).text, "bytes", (json_int_t)pool->bytes, "segments",
+                     (json_int_t)pool->count, "blocks", (json_int_t)pool->blocks, "readers",
+                     (json_int_t)pool->readers, "lingering", (json_int_t)pool->from, "ended",
+                     (int)(pool->to != 0), "process",
                      pool->process ? json_integer(pool->process) : json_null(), "group",
-                     pool->text[0] ? json_string(pool->text) : json_null());
+                     pool->text[0] ? json_string(name_valid(pool->text).text) : json_null());
 }
 
 static void print(const struct keep_message *pool)
@@ -105,9 +107,10 @@ static void print(const struct keep_message *pool)
                            units_bytes(pool->from).text);
     if (pool->text[0])
         snprintf(who + length, sizeof who - (size_t)length, ", group %.63s", pool->text);
-    printf("%-24s %10s  %4u segments  %6llu sealed blocks  %s  %s %s\n", pool->name,
-           units_bytes(pool->bytes).text, pool->count, (unsigned long long)pool->blocks, who,
-           pool->driver, pool->device);
+    printf("%-24s %10s  %4u segments  %6llu sealed blocks  %s  %s %s\n",
+           name_shown(pool->name).text, units_bytes(pool->bytes).text, pool->count,
+           (unsigned long long)pool->blocks, who, name_shown(pool->driver).text,
+           name_shown(pool->device).text);
 }
 
 struct listing {

@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Kept pools: memory of a device that outlives processes, so that no page of a process shows it. */
+#include "base/text.h"
 #include "keep/keep.h"
 #include "top/fleet.h"
 
@@ -36,6 +37,9 @@ static void take(void *argument, const struct keep_message *pool)
     memcpy(kept->name, pool->name, sizeof kept->name);
     memcpy(kept->device, pool->device, sizeof kept->device);
     snprintf(kept->group, sizeof kept->group, "%.63s", pool->text);
+    text_make_plain(kept->name);
+    text_make_plain(kept->device);
+    text_make_plain(kept->group);
 }
 
 bool fleet_ask_owner(struct fleet *fleet)
