@@ -735,6 +735,31 @@ static void generations_are_killed_at_any_moment(void **state)
     last_generation();
 }
 
+/* Allocates what each generation needs, and says how much the pool had before. */
+static void fill_again(int socket)
+{
+    tarn_kept kept;
+    tarn_pool *pool = keep("weights", &kept);
+    for (size_t size = 64 << 10; size <= 16 * MIB; size *= 2)
+        (void)alloc_in(pool, 0, size);
+    send_all(socket, &kept.mapped, sizeof kept.mapped);
+    hear(socket, 'e');
+}
+
+static void successors_use_what_was_free_again(void **state)
+{
+    (void)state;
+    size_t mapped[4];
+    for (int i = 0; i < 4; i++) {
+        struct side side = start_side("fill again", SOCK_STREAM);
+        receive_all(side.socket, &mapped[i], sizeof mapped[i]);
+        kill_side(side);
+    }
+    CHECK(!mapped[0] && mapped[1] && mapped[2] == mapped[1] && mapped[3] == mapped[1]);
+    tarn_kept kept;
+    OK(tarn_pool_release(keep("weights", &kept)));
+}
+
 static void prepare_device(void)
 {
     host_start_with(2, DEVICE_BYTES);
@@ -763,6 +788,7 @@ static const struct role roles[] = {
     {"adopt at once", adopt_at_once},
     {"fork and register", fork_and_register},
     {"fill and close", fill_and_close},
+    {"fill again", fill_again},
     {"close an end and fork", close_an_end_and_fork},
     KEEP_ROLES,
     {NULL, NULL},
@@ -787,6 +813,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_limit_and_a_trim_hold_for_it),
         cmocka_unit_test(without_its_owner_a_pool_works_and_does_not_grow),
         cmocka_unit_test(a_child_has_no_file_of_a_segment),
+        cmocka_unit_test(successors_use_what_was_free_again),
         cmocka_unit_test(generations_are_killed_at_any_moment),
         cmocka_unit_test(as_many_segments_as_are_kept_and_one_more),
         cmocka_unit_test(an_adoption_makes_few_calls_of_the_driver),
