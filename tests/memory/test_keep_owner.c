@@ -7,6 +7,8 @@
 #include "keep_generations.h"
 #include "memory/keep/keep.h"
 
+#include <errno.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
@@ -288,6 +290,64 @@ static void a_failed_registration_takes_no_seal_off(void **state)
     end_pool(pool);
 }
 
+/* Becomes a user of its own, so that no other process counts, and one who has no more files on
+ * their way than may be open. The owner still sees root. */
+static bool become_limited(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2];
+    if (setreuid((uid_t)(100000 + getpid()), 0) || syscall(SYS_capget, &header, sets))
+        return false;
+    sets[0].effective &= ~(1u << CAP_SYS_RESOURCE | 1u << CAP_SYS_ADMIN);
+    return syscall(SYS_capset, &header, sets) == 0;
+}
+
+/* Sends files that nobody receives, until no more can be sent. */
+static void fill_the_way(void)
+{
+    struct keep_message message = keep_message(KEEP_SEGMENTS);
+    struct rlimit few = {120, 120};
+    int both[2], count = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, both) == 0);
+    while (wire_send(both[0], &message, both, 1))
+        count++;
+    CHECK(errno == ETOOMANYREFS && count <= 120);
+}
+
+static void grow_at_the_limit(int socket)
+{
+    tarn_kept kept;
+    bool limited = become_limited();
+    say(socket, limited ? 'l' : 'n');
+    tarn_pool *pool = keep("weights", &kept);
+    const struct keep *own = keep_of_store(store_of_public(pool));
+    CHECK(kept.blocks == 2 && own->files.messages == 1);
+    if (limited)
+        fill_the_way();
+    OK(tarn_free(alloc_in(pool, 0, 50 * MIB)));
+    CHECK(own->files.messages == !limited && both_are_whole(pool));
+    say(socket, 'w');
+    hear(socket, 'e');
+}
+
+/* What a process has on its way for another owner does not keep the pool from growing. */
+static void files_on_their_way_give_way(void **state)
+{
+    (void)state;
+    struct told told;
+    tarn_kept kept;
+    char limited;
+    kill_side(filled(&told));
+    struct side side = start_side("grow at the limit", SOCK_STREAM);
+    receive_all(side.socket, &limited, 1);
+    hear(side.socket, 'w');
+    kill_side(side);
+    end_pool(keep("weights", &kept));
+    if (limited != 'l')
+        skip(); /* only root can be another user */
+}
+
 static void prepare_device(void)
 {
     host_start_with(1, 512 * MIB);
@@ -314,6 +374,7 @@ static const struct role roles[] = {
     {"inherit", inherit_with_files},
     {"inherit without files", inherit_without_files},
     {"survive owner without files", survive_owner_without_files},
+    {"grow at the limit", grow_at_the_limit},
     KEEP_ROLES,
     {NULL, NULL},
 };
@@ -331,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_was_taken_over_is_given_to_each_new_owner),
         cmocka_unit_test(without_its_files_a_new_owner_gets_nothing),
         cmocka_unit_test(a_failed_registration_takes_no_seal_off),
+        cmocka_unit_test(files_on_their_way_give_way),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

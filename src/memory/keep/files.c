@@ -5,8 +5,12 @@
  * export again what was imported (cuMemExportToShareableHandle() gives CUDA_ERROR_INVALID_VALUE).
  * They are on their way from one socket of the process to another, a batch in each message. There
  * they need no descriptors: the table of the process does not grow, which takes time (wire.h), and
- * its limit is not reached. A file is looked for by sending each message again. Owns both sockets,
- * under a lock of its own. */
+ * its limit is not reached. A file is looked for by sending each message again. An owner gets all
+ * of a pool or nothing, so if one file cannot be kept, none is.
+ *
+ * A user without CAP_SYS_RESOURCE may have as many files on their way, from all processes, as the
+ * one that sends may have open: beyond that no file can be sent to anybody (unix(7),
+ * ETOOMANYREFS). Owns both sockets, under a lock of its own. */
 #include "base/file.h"
 #include "memory/keep/keep.h"
 
@@ -18,17 +22,24 @@ void files_begin(struct keep_files *files)
     mutex_init(&files->lock, LOCK_LEAF);
     files->in = files->out = -1;
     files->messages = 0;
+    files->lost = false;
 }
 
-void files_drop_all(struct keep_files *files)
+static void drop_all_locked(struct keep_files *files)
 {
-    mutex_lock(&files->lock);
     if (files->in >= 0) {
         file_close(files->in);
         file_close(files->out);
     }
     files->in = files->out = -1;
     files->messages = 0;
+    files->lost = true;
+}
+
+void files_drop_all(struct keep_files *files)
+{
+    mutex_lock(&files->lock);
+    drop_all_locked(files);
     mutex_unlock(&files->lock);
 }
 
@@ -54,15 +65,21 @@ static bool open_locked(struct keep_files *files)
 
 static void send_locked(struct keep_files *files, const struct keep_message *batch, const int *list)
 {
-    if (batch->count && wire_send(files->in, batch, list, batch->count))
+    if (!batch->count)
+        return;
+    if (wire_send(files->in, batch, list, batch->count))
         files->messages++;
+    else
+        drop_all_locked(files);
 }
 
 void files_put(struct keep_files *files, const struct keep_message *batch, const int *list)
 {
     mutex_lock(&files->lock);
-    if (open_locked(files))
+    if (!files->lost && open_locked(files))
         send_locked(files, batch, list);
+    else
+        files->lost = true;
     mutex_unlock(&files->lock);
 }
 
@@ -106,7 +123,7 @@ static int get(struct keep_files *files, uint64_t offset, bool stays)
 {
     int found = -1;
     mutex_lock(&files->lock);
-    for (unsigned left = files->messages; left && found < 0; left--)
+    for (unsigned left = files->messages; left && files->messages && found < 0; left--)
         found = look_locked(files, offset, stays);
     mutex_unlock(&files->lock);
     return found;

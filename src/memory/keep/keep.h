@@ -33,6 +33,7 @@ struct keep_files {
     mutex lock;
     int in, out;       /* connected; -1 before the first file */
     unsigned messages; /* on their way from one to the other */
+    bool lost;         /* a file could not be kept, and since then none is */
 };
 
 struct keep {
@@ -127,11 +128,11 @@ void windows_release_stuck(void);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
 
-/* Keeps copies of the files of a batch of segments; without room for them, none. */
+/* Keeps copies of the files of a batch of segments; without room for them, none of the pool's. */
 void files_put(struct keep_files *files, const struct keep_message *batch, const int *list);
 /* Returns another descriptor of a segment's file, for the caller to close; -1 if none was kept. */
 int files_get(struct keep_files *files, uint64_t offset);
-/* Closes the file of one segment; of all. */
+/* Closes the file of one segment; of all, and no later ones are kept. */
 void files_drop(struct keep_files *files, uint64_t offset);
 void files_drop_all(struct keep_files *files);
 void files_begin(struct keep_files *files);

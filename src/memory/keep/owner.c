@@ -54,6 +54,8 @@ static const char *reason(int code)
         return "what it answered makes no sense";
     if (code == EMFILE)
         return "this process has no file descriptors left for what it gave: ulimit -n";
+    if (code == ETOOMANYREFS)
+        return "too many descriptors of this user are on their way between processes: ulimit -n";
     return code ? strerror(code) : "it closed the connection";
 }
 
@@ -107,11 +109,17 @@ static tarn_status verdict(struct keep *keep, const struct keep_message *answer,
                   "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
 }
 
+/* If what the pool has on its way takes all that the user may have (files.c), that goes: it is only
+ * for another owner. */
 static bool send_locked(struct keep *keep, const struct keep_message *request, const int *files,
                         unsigned count)
 {
     errno = EPIPE;
-    return keep->socket >= 0 && wire_send(keep->socket, request, files, count);
+    bool sent = keep->socket >= 0 && wire_send(keep->socket, request, files, count);
+    if (sent || errno != ETOOMANYREFS)
+        return sent;
+    files_drop_all(&keep->files);
+    return wire_send(keep->socket, request, files, count);
 }
 
 /* Sends a request that is answered by an OK. */
