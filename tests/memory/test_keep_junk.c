@@ -158,6 +158,31 @@ static void json_has_names_as_they_are(void **state)
     CHECK(system(drop) == 0 && lines_of_list("| grep '^no pools$'") == 1);
 }
 
+static void complain_to_the_reader(void)
+{
+    CHECK(dup2(STDOUT_FILENO, STDERR_FILENO) == STDERR_FILENO);
+}
+
+/* Nobody reads any more what the owner has to say, here that a pool counts in no group. */
+static void an_owner_outlives_the_reader_of_its_messages(void **state)
+{
+    (void)state;
+    end_owner(SIGTERM);
+    owner = start_listening((char *[]){getenv("TARN_PROGRAM"), "keep", "--socket", keep_path, NULL},
+                            complain_to_the_reader);
+    int server = wire_connect(keep_path);
+    struct message message = {.said = keep_message(KEEP_CREATE), .size = sizeof message.said};
+    strcpy(message.said.name, "a");
+    strcpy(message.said.text, "/nowhere");
+    int held = add_pipe(&message), seen = message.files[0];
+    CHECK(put(server, &message, 0) && get(server, &message) && message.said.verb == KEEP_GIVES);
+    close_files(&message);
+    close(server);
+    close(held);
+    close(seen);
+    CHECK(lines_of_list("| grep ^a") == 1);
+}
+
 static bool is_answered(int server, struct message *message, enum keep_verb verb)
 {
     bool answered = put(server, message, 0) && get(server, message);
@@ -503,6 +528,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(junk_leaves_the_owner_as_it_was),
         TEST(json_has_names_as_they_are),
+        TEST(an_owner_outlives_the_reader_of_its_messages),
         TEST(a_reader_that_lies_is_forgotten),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),

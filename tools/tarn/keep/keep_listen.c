@@ -189,6 +189,7 @@ int keep_listen(const char *path)
     sigset_t ends;
     for (int i = 0; i < PEERS_MOST; i++)
         peers[i].socket = -1;
+    (void)signal(SIGPIPE, SIG_IGN); /* of its messages, whose reader may end before it */
     store_begin();
     int listener = store_claim_listener();
     bool binds = listener < 0;
