@@ -183,6 +183,17 @@ static void an_owner_outlives_the_reader_of_its_messages(void **state)
     CHECK(lines_of_list("| grep ^a") == 1);
 }
 
+/* A socket that was removed is made again by another owner, which is there after the first ends. */
+static void an_owner_removes_its_own_socket_alone(void **state)
+{
+    (void)state;
+    pid_t first = owner;
+    CHECK(unlink(keep_path) == 0);
+    start_owner();
+    CHECK(kill(first, SIGTERM) == 0 && waitpid(first, NULL, 0) == first);
+    CHECK(lines_of_list("") == 1);
+}
+
 static bool is_answered(int server, struct message *message, enum keep_verb verb)
 {
     bool answered = put(server, message, 0) && get(server, message);
@@ -529,6 +540,7 @@ int main(int argc, char **argv)
         TEST(junk_leaves_the_owner_as_it_was),
         TEST(json_has_names_as_they_are),
         TEST(an_owner_outlives_the_reader_of_its_messages),
+        TEST(an_owner_removes_its_own_socket_alone),
         TEST(a_reader_that_lies_is_forgotten),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),

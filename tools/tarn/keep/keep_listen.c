@@ -71,6 +71,14 @@ static int bind_socket(const char *path, int *listener)
                                            : "the socket cannot be made");
 }
 
+/* Removes the socket that was there when the owner began, and no other. */
+static void remove_socket(const char *path, const struct stat *own)
+{
+    struct stat about;
+    if (lstat(path, &about) == 0 && about.st_dev == own->st_dev && about.st_ino == own->st_ino)
+        (void)unlink(path);
+}
+
 static void keep_spare(void)
 {
     if (spare < 0)
@@ -187,6 +195,7 @@ static void say_what_is_lost(void)
 int keep_listen(const char *path)
 {
     sigset_t ends;
+    struct stat own = {0};
     for (int i = 0; i < PEERS_MOST; i++)
         peers[i].socket = -1;
     (void)signal(SIGPIPE, SIG_IGN); /* of its messages, whose reader may end before it */
@@ -196,6 +205,7 @@ int keep_listen(const char *path)
     int status = binds ? bind_socket(path, &listener) : COMMAND_OK;
     if (status != COMMAND_OK)
         return status;
+    (void)lstat(path, &own);
     keep_restore();
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
@@ -214,6 +224,6 @@ int keep_listen(const char *path)
     say_what_is_lost();
     keep_groups_leave();
     if (binds)
-        (void)unlink(path);
+        remove_socket(path, &own);
     return COMMAND_OK;
 }
