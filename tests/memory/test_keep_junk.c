@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 
@@ -429,6 +430,40 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static volatile sig_atomic_t ticks_left = 400;
+
+static void tick(int number)
+{
+    const struct itimerval none = {{0, 0}, {0, 0}};
+    (void)number;
+    if (--ticks_left <= 0)
+        (void)setitimer(ITIMER_REAL, &none, NULL);
+}
+
+/* Signals that come more often than the time limit ends do not make the wait for it longer. */
+static void signals_give_a_silent_owner_no_more_time(void **state)
+{
+    (void)state;
+    const struct itimerval often = {{0, 10000}, {0, 10000}};
+    struct itimerval left;
+    const struct sigaction action = {.sa_handler = tick}, normal = {.sa_handler = SIG_DFL};
+    tarn_keep_options options = small_segments();
+    tarn_pool *none = NULL;
+    wire_patience_ms = PATIENCE_MS;
+    CHECK(kill(owner, SIGSTOP) == 0);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    double began = now();
+    tarn_status status = tarn_pool_keep("weights", &options, &none, NULL);
+    double took = now() - began;
+    ticks_left = 0;
+    while (getitimer(ITIMER_REAL, &left) == 0 && left.it_interval.tv_usec)
+        usleep(10000);
+    CHECK(kill(owner, SIGCONT) == 0 && sigaction(SIGALRM, &normal, NULL) == 0);
+    CHECK(took < 2 && status == TARN_ERROR_SYSTEM && strstr(tarn_last_error(), "does not answer"));
+    wire_patience_ms = 10000;
+}
+
 /* A reader waits for a silent owner in a trim alone, once, and asks it again when it answers. */
 static void a_silent_owner_makes_no_find_of_a_reader_wait(void **state)
 {
@@ -547,6 +582,7 @@ int main(int argc, char **argv)
         TEST(a_pool_that_is_refused_is_none),
         TEST(a_process_without_descriptors_says_so),
         TEST(an_owner_that_does_not_answer_is_given_up),
+        TEST(signals_give_a_silent_owner_no_more_time),
         TEST(a_silent_owner_makes_no_find_of_a_reader_wait),
         cmocka_unit_test(an_owner_of_another_user_is_refused),
     };

@@ -3,6 +3,7 @@
 
 #include "memory/keep/wire.h"
 #include "base/file.h"
+#include "record/ticks.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,6 +36,22 @@ struct keep_message keep_message(enum keep_verb verb)
     return message;
 }
 
+/* Whether a call that failed is to be made again: a signal has interrupted it. The socket's time
+ * limit begins anew each time, so signals lengthen it once, to twice as long. `until` is 0 at
+ * first. */
+static bool is_again(uint64_t *until)
+{
+    uint64_t now = ticks_of_system();
+    if (errno != EINTR)
+        return false;
+    if (!*until)
+        *until = now + wire_patience_ms * UINT64_C(1000000);
+    if (now < *until)
+        return true;
+    errno = EAGAIN;
+    return false;
+}
+
 bool wire_send(int socket, const struct keep_message *message, const int *files, unsigned count)
 {
     union rights rights;
@@ -50,11 +67,11 @@ bool wire_send(int socket, const struct keep_message *message, const int *files,
         control->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
         memcpy(CMSG_DATA(control), files, count * sizeof(int));
     }
-    for (;;) {
-        ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-        if (sent >= 0 || errno != EINTR)
-            return sent == (ssize_t)sizeof *message;
-    }
+    uint64_t until = 0;
+    ssize_t sent;
+    while ((sent = sendmsg(socket, &header, MSG_NOSIGNAL)) < 0 && is_again(&until))
+        ;
+    return sent == (ssize_t)sizeof *message;
 }
 
 /* Takes the files of a message over. 0, or why some were lost: EPROTO if there were too many,
@@ -103,9 +120,10 @@ int wire_receive(int socket, struct keep_message *message, int files[KEEP_BATCH]
                             .msg_iovlen = 1,
                             .msg_control = &rights,
                             .msg_controllen = sizeof rights};
+    uint64_t until = 0;
     ssize_t came;
     *count = 0;
-    while ((came = recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+    while ((came = recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0 && is_again(&until))
         ;
     if (came < 0)
         return -1;
@@ -136,6 +154,15 @@ static bool is_trusted(int file)
     return trusted;
 }
 
+static bool is_connected(int file, const struct sockaddr_un *name)
+{
+    uint64_t until = 0;
+    int code;
+    while ((code = connect(file, (const struct sockaddr *)name, sizeof *name)) && is_again(&until))
+        ;
+    return code == 0;
+}
+
 int wire_connect(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -151,7 +178,7 @@ int wire_connect(const char *path)
         return file;
     if (setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 &&
         setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
-        connect(file, (struct sockaddr *)&name, sizeof name) == 0 && is_trusted(file))
+        is_connected(file, &name) && is_trusted(file))
         return file;
     int code = errno;
     close(file);
