@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
@@ -302,36 +303,57 @@ static bool become_limited(void)
     return syscall(SYS_capset, &header, sets) == 0;
 }
 
-/* Sends files that nobody receives, until no more can be sent. */
-static void fill_the_way(void)
+static int way[2]; /* a pair of sockets */
+
+/* Sends files that nobody receives, until there are as many more than the limit as can be. `before`
+ * files are on their way already. */
+static void fill_the_way(unsigned before)
 {
     struct keep_message message = keep_message(KEEP_SEGMENTS);
-    struct rlimit few = {120, 120};
-    int both[2], count = 0;
+    struct rlimit few = {15 * KEEP_BATCH, 15 * KEEP_BATCH};
+    int files[KEEP_BATCH];
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, both) == 0);
-    while (wire_send(both[0], &message, both, 1))
-        count++;
-    CHECK(errno == ETOOMANYREFS && count <= 120);
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, way) == 0);
+    for (int i = 0; i < KEEP_BATCH; i++)
+        files[i] = way[0];
+    for (; before % KEEP_BATCH; before++)
+        CHECK(wire_send(way[0], &message, files, 1));
+    for (; wire_send(way[0], &message, files, KEEP_BATCH); before += KEEP_BATCH)
+        ;
+    CHECK(errno == ETOOMANYREFS && before == 16 * KEEP_BATCH);
+}
+
+/* What another process has on its way arrives. */
+static void *empty_the_way(void *unused)
+{
+    usleep(100000);
+    CHECK(close(way[0]) == 0 && close(way[1]) == 0);
+    return unused;
 }
 
 static void grow_at_the_limit(int socket)
 {
     tarn_kept kept;
+    pthread_t other;
     bool limited = become_limited();
     say(socket, limited ? 'l' : 'n');
     tarn_pool *pool = keep("weights", &kept);
     const struct keep *own = keep_of_store(store_of_public(pool));
-    CHECK(kept.blocks == 2 && own->files.messages == 1);
-    if (limited)
-        fill_the_way();
+    CHECK(kept.blocks == 2 && own->files.messages == 1 && own->piece_count < KEEP_BATCH);
+    if (limited) {
+        fill_the_way(own->piece_count);
+        CHECK(pthread_create(&other, NULL, empty_the_way, NULL) == 0);
+    }
     OK(tarn_free(alloc_in(pool, 0, 50 * MIB)));
     CHECK(own->files.messages == !limited && both_are_whole(pool));
+    if (limited)
+        CHECK(pthread_join(other, NULL) == 0);
     say(socket, 'w');
     hear(socket, 'e');
 }
 
-/* What a process has on its way for another owner does not keep the pool from growing. */
+/* What a process has on its way for another owner does not keep the pool from growing, and for what
+ * others have it waits. */
 static void files_on_their_way_give_way(void **state)
 {
     (void)state;

@@ -109,17 +109,19 @@ static tarn_status verdict(struct keep *keep, const struct keep_message *answer,
                   "the owner at %s refuses pool %s: %s", keep->path, keep->name, answer->text);
 }
 
-/* If what the pool has on its way takes all that the user may have (files.c), that goes: it is only
- * for another owner. */
+/* If the user has too many files on their way (files.c), the pool's go, which are only for another
+ * owner; and what others have soon arrives. */
 static bool send_locked(struct keep *keep, const struct keep_message *request, const int *files,
                         unsigned count)
 {
-    errno = EPIPE;
-    bool sent = keep->socket >= 0 && wire_send(keep->socket, request, files, count);
-    if (sent || errno != ETOOMANYREFS)
-        return sent;
-    files_drop_all(&keep->files);
-    return wire_send(keep->socket, request, files, count);
+    for (uint64_t deadline = patience_from_now();; pause_ms(1)) {
+        errno = EPIPE;
+        if (keep->socket >= 0 && wire_send(keep->socket, request, files, count))
+            return true;
+        if (errno != ETOOMANYREFS || ticks_of_system() >= deadline)
+            return false;
+        files_drop_all(&keep->files);
+    }
 }
 
 /* Sends a request that is answered by an OK. */
