@@ -195,6 +195,27 @@ static void an_owner_removes_its_own_socket_alone(void **state)
     CHECK(lines_of_list("") == 1);
 }
 
+/* A path of almost as many bytes as can be, by a link to another file system. */
+static void an_owner_replaces_a_socket_with_a_long_path(void **state)
+{
+    (void)state;
+    char folder[40], link[100], before[100];
+    snprintf(folder, sizeof folder, "/dev/shm/tarn-junk-%d", (int)getpid());
+    snprintf(link, sizeof link, "/tmp/%090d", (int)getpid());
+    CHECK(mkdir(folder, 0700) == 0 && symlink(folder, link) == 0);
+    end_owner(SIGTERM);
+    strcpy(before, keep_path);
+    snprintf(keep_path, sizeof keep_path, "%.95s/s", link);
+    start_owner();
+    end_owner(SIGKILL);
+    start_owner();
+    CHECK(lines_of_list("") == 1);
+    end_owner(SIGTERM);
+    strcpy(keep_path, before);
+    start_owner();
+    CHECK(unlink(link) == 0 && rmdir(folder) == 0);
+}
+
 static bool is_answered(int server, struct message *message, enum keep_verb verb)
 {
     bool answered = put(server, message, 0) && get(server, message);
@@ -576,6 +597,7 @@ int main(int argc, char **argv)
         TEST(json_has_names_as_they_are),
         TEST(an_owner_outlives_the_reader_of_its_messages),
         TEST(an_owner_removes_its_own_socket_alone),
+        TEST(an_owner_replaces_a_socket_with_a_long_path),
         TEST(a_reader_that_lies_is_forgotten),
         TEST(clients_that_do_not_read_make_nobody_wait),
         TEST(an_owner_without_descriptors_says_so),

@@ -40,11 +40,20 @@ static bool listen_at(int listener, const char *path)
     return bind(listener, (struct sockaddr *)&name, sizeof name) == 0 && listen(listener, 64) == 0;
 }
 
+static int folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[KEEP_SOCKET_BYTES] = ".";
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    return open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* Binds the socket, which only this user may open. A socket that nobody answers is replaced. It is
  * there all the time: to a process that waits for an owner, none means that the owner has ended. */
 static int bind_socket(const char *path, int *listener)
 {
-    char beside[KEEP_SOCKET_BYTES];
+    char beside[64];
     struct stat about;
     int other = wire_connect(path);
     if (other >= 0) {
@@ -55,7 +64,8 @@ static int bind_socket(const char *path, int *listener)
     if (errno == ENAMETOOLONG)
         return failed(path, "a socket");
     bool replaces = errno == ECONNREFUSED && lstat(path, &about) == 0 && S_ISSOCK(about.st_mode);
-    snprintf(beside, sizeof beside, "%.*s~%d", KEEP_SOCKET_BYTES - 16, path, (int)getpid());
+    int folder = replaces ? folder_of(path) : -1;
+    snprintf(beside, sizeof beside, "/proc/self/fd/%d/tarn-keep~%d", folder, (int)getpid());
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
     bool bound = *listener >= 0 && listen_at(*listener, replaces ? beside : path) &&
@@ -64,6 +74,8 @@ static int bind_socket(const char *path, int *listener)
     umask(before);
     if (!bound && replaces)
         (void)unlink(beside);
+    if (folder >= 0)
+        close(folder);
     errno = code;
     if (bound)
         return COMMAND_OK;
