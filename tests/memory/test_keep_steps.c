@@ -10,9 +10,11 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
+#define GET_INFO ((enum __ptrace_request)0x420e) /* PTRACE_GET_SYSCALL_INFO */
 #define NEW (12 * MIB)
 
 /* What is cut short somewhere. */
@@ -276,6 +278,20 @@ static void a_second_kill_of_the_owner_at_each_step_loses_nothing(void **state)
     kill_owner_at_each_step(true);
 }
 
+/* Starts an owner that stops at its first instruction. */
+static pid_t traced_owner(int output)
+{
+    pid_t process = fork();
+    CHECK(process >= 0);
+    if (process == 0) {
+        dup2(output, STDOUT_FILENO);
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execl(getenv("TARN_PROGRAM"), "tarn", "keep", "--socket", keep_path, NULL);
+        _exit(127);
+    }
+    return process;
+}
+
 /* An owner that was killed has left its socket. The next one replaces it, and at each of its steps
  * there is one: a process that finds none gives the owner up. */
 static void there_is_a_socket_at_each_step(void **state)
@@ -284,14 +300,7 @@ static void there_is_a_socket_at_each_step(void **state)
     int ends[2], status = 0;
     end_owner(SIGKILL);
     CHECK(pipe2(ends, O_CLOEXEC) == 0 && access(keep_path, F_OK) == 0);
-    owner = fork();
-    CHECK(owner >= 0);
-    if (owner == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-        execl(getenv("TARN_PROGRAM"), "tarn", "keep", "--socket", keep_path, NULL);
-        _exit(127);
-    }
+    owner = traced_owner(ends[1]);
     struct pollfd listens = {.fd = ends[0], .events = POLLIN};
     while (poll(&listens, 1, 0) == 0) {
         CHECK(waitpid(owner, &status, 0) == owner && WIFSTOPPED(status));
@@ -322,6 +331,39 @@ static int start(void **state)
     return 0;
 }
 
+/* Two owners find the socket of one that was killed. The first has replaced it when the second
+ * comes to that: the second gives up, and the first is there for all. */
+static void of_two_owners_one_begins(void **state)
+{
+    (void)state;
+    struct {
+        uint8_t op, unused[3];
+        uint32_t machine;
+        uint64_t at, stack, number, arguments[6], more[2];
+    } info = {0};
+    int status = 0, nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    end_owner(SIGKILL);
+    pid_t second = traced_owner(nothing);
+    CHECK(waitpid(second, &status, 0) == second && WIFSTOPPED(status));
+    CHECK(ptrace(PTRACE_SETOPTIONS, second, NULL, (void *)PTRACE_O_TRACESYSGOOD) == 0);
+    while (info.op != 1 || info.number != SYS_bind) {
+        CHECK(ptrace(PTRACE_SYSCALL, second, NULL, NULL) == 0);
+        CHECK(waitpid(second, &status, 0) == second && WIFSTOPPED(status));
+        CHECK(ptrace(GET_INFO, second, (void *)sizeof info, &info) > 0);
+    }
+    start_owner();
+    CHECK(ptrace(PTRACE_DETACH, second, NULL, NULL) == 0);
+    for (int i = 0; i < 200 && waitpid(second, &status, WNOHANG) == 0; i++)
+        usleep(10000);
+    bool gave_up = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    (void)kill(second, SIGKILL);
+    CHECK(gave_up && lines_of_list("") == 1);
+    end_owner(SIGTERM);
+    CHECK(access(keep_path, F_OK) != 0);
+    start_owner();
+    close(nothing);
+}
+
 static const struct role roles[] = {
     {"fill and wait", fill_and_wait},   {"be traced", be_traced}, {"outlive", outlive},
     {"register again", register_again}, {"check", check},         {NULL, NULL},
@@ -343,6 +385,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_second_kill_of_the_owner_at_each_step_loses_nothing),
         cmocka_unit_test(a_kill_in_a_registration_leaves_all_or_nothing),
         cmocka_unit_test(there_is_a_socket_at_each_step),
+        cmocka_unit_test(of_two_owners_one_begins),
     };
     return cmocka_run_group_tests(tests, start, owner_ends);
 }

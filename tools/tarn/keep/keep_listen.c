@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -49,9 +51,30 @@ static int folder_of(const char *path)
     return open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Puts a socket in the place of one that nobody answers. If another owner has done that meanwhile,
+ * its socket stays. A file system that cannot exchange two files does not tell. */
+static bool replace(const char *beside, const char *path, const struct stat *silent)
+{
+    struct stat about;
+    if (syscall(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
+        return rename(beside, path) == 0;
+    bool replaced = lstat(beside, &about) == 0 && is_same(&about, silent);
+    if (!replaced)
+        (void)rename(beside, path);
+    else
+        (void)unlink(beside);
+    errno = EADDRINUSE;
+    return replaced;
+}
+
 /* Binds the socket, which only this user may open. A socket that nobody answers is replaced. It is
  * there all the time: to a process that waits for an owner, none means that the owner has ended. */
-static int bind_socket(const char *path, int *listener)
+static int bind_socket(const char *path, int *listener, struct stat *own)
 {
     char beside[64];
     struct stat about;
@@ -69,7 +92,8 @@ static int bind_socket(const char *path, int *listener)
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
     bool bound = *listener >= 0 && listen_at(*listener, replaces ? beside : path) &&
-                 (!replaces || rename(beside, path) == 0);
+                 lstat(replaces ? beside : path, own) == 0 &&
+                 (!replaces || replace(beside, path, &about));
     int code = errno;
     umask(before);
     if (!bound && replaces)
@@ -79,15 +103,16 @@ static int bind_socket(const char *path, int *listener)
     errno = code;
     if (bound)
         return COMMAND_OK;
-    return failed(path, code == EADDRINUSE ? "something that is no socket is there"
-                                           : "the socket cannot be made");
+    return failed(path, code == EADDRINUSE
+                            ? "something that is no socket is there, or another owner"
+                            : "the socket cannot be made");
 }
 
 /* Removes the socket that was there when the owner began, and no other. */
 static void remove_socket(const char *path, const struct stat *own)
 {
     struct stat about;
-    if (lstat(path, &about) == 0 && about.st_dev == own->st_dev && about.st_ino == own->st_ino)
+    if (lstat(path, &about) == 0 && is_same(&about, own))
         (void)unlink(path);
 }
 
@@ -214,10 +239,9 @@ int keep_listen(const char *path)
     store_begin();
     int listener = store_claim_listener();
     bool binds = listener < 0;
-    int status = binds ? bind_socket(path, &listener) : COMMAND_OK;
+    int status = binds ? bind_socket(path, &listener, &own) : COMMAND_OK;
     if (status != COMMAND_OK)
         return status;
-    (void)lstat(path, &own);
     keep_restore();
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
