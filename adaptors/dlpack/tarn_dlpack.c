@@ -24,8 +24,8 @@ void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source)
     atomic_store(&stream_source, source);
 }
 
-/* What a dimension of this length multiplies the strides before it by. 0 counts as 1, as in PyTorch:
- * a tensor without elements has the strides of one with them, and they must not overflow. */
+/* What a dimension of this length multiplies the strides before it by. 0 counts as 1, as in
+ * PyTorch: a tensor without elements has the strides of one with them, which must not overflow. */
 static int64_t factor_of(int64_t length)
 {
     return length ? length : 1;

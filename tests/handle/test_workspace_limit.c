@@ -24,7 +24,7 @@ static void *workspace_on(tarn_stream stream)
     return ((struct fake_handle *)got)->workspace;
 }
 
-/* Whether the workspace is a live block of a stream. Another stream's may be at its address soon. */
+/* Whether a workspace is a live block of its stream. Another stream's may be at its address. */
 static bool lives(const void *workspace, tarn_stream stream)
 {
     tarn_block_info info = {.size = sizeof info};

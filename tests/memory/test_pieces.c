@@ -123,8 +123,8 @@ static uint64_t pieces_beside_parts(bool held)
     return pieces;
 }
 
-/* Parts of pieces cannot move: pieces are smaller beside them, so that later blocks leave less. In a
- * pool that a graph holds nothing moves, and smaller pieces would only cost calls. */
+/* Parts of pieces cannot move: pieces are smaller beside them, so that later blocks leave less. In
+ * a pool that a graph holds nothing moves, and smaller pieces would only cost calls. */
 static void pieces_are_smaller_where_much_is_free_in_parts(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ def give(device: int, native: int, address: int) -> None:
         check(status)
 
 
-#: What tarn says of an address that is no block.
+#: What tarn says of an address that is not a block.
 _NO_BLOCK = (_c.tarn_status.TARN_ERROR_INVALID_POINTER, _c.tarn_status.TARN_ERROR_DOUBLE_FREE)
 
 
@@ -71,8 +71,8 @@ _late: Deque[Tuple[int, int]] = deque()
 
 def give_late(device: int, address: int) -> int:
     """Frees a block after all work of its device. The wait is refused while a known capture is open there; then the block stays allocated
-    until flush(). Returns a status in place of raising, because finalisers call it: that of an address that is no block, which by the
-    time of flush() could be another owner's."""
+    until flush(). Returns a status in place of raising, because finalisers call it: that of an address that is not a block, which by
+    the time of flush() could be another owner's."""
     status: int = lib.tarn_usable_size_get(address, byref(c_size_t()))
     if status not in _NO_BLOCK:
         status = 0

@@ -288,8 +288,8 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
 /* Below this size of piece_in_proportion_locked(), memory is short. Bytes. */
 #define SHORT_PIECE ((size_t)8 << 20)
 
-/* While memory is short, a piece may have this part of the device or limit, and this part of what is
- * left, up to SHORT_PIECE. */
+/* While memory is short, a piece may have this part of the device or limit, and this part of what
+ * is left, up to SHORT_PIECE. */
 #define SHORT_PIECE_PART 4096
 #define SHORT_PIECE_PART_OF_LEFT 256
 
