@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHORT_BYTES 88
+#define SHORT_BYTES 80
 
 static _Thread_local char *own_text; /* NULL before the first error */
 static _Thread_local char short_text[SHORT_BYTES];
