@@ -812,8 +812,8 @@ static void join_locked(struct heap *heap, struct run *run, struct span *fresh)
     span_return_locked(heap, fresh);
 }
 
-/* Charged as what a pool had before: the driver counts it already. It serves requests of the sizes
- * for which the store would make such a segment now. */
+/* Charged as what a pool had before: the driver counts it already. It serves small requests if it
+ * has exactly the size that the store's segments for these have. */
 tarn_status segment_enter(struct heap *heap, uintptr_t address, size_t size)
 {
     struct store *store = heap->store;
@@ -825,7 +825,7 @@ tarn_status segment_enter(struct heap *heap, uintptr_t address, size_t size)
     if (!status) {
         run->store = store;
         run->native = stream_native(heap->stream);
-        run->large = size > store->sizes.small_segment;
+        run->large = size != store->sizes.small_segment;
         status = accept(run, address, size);
         store_uncharge(store, status ? size : 0, size);
     }
