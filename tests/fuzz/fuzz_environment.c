@@ -13,7 +13,7 @@
  * choose_maps start_locked host_start Reader: src/driver/host/host_clock.c costs_wrong cost_read
  * costs_read_line costs_read host_costs_start kind_named Reader: src/driver/host/host_peer.c
  * host_peers_start
- * Reader: src/report/live.c is_name wish read_number read_settings_controlled
+ * Reader: src/report/live.c is_name read_path read_number read_settings_controlled
  */
 #include "base/debug_words.h"
 #include "base/status.h"
