@@ -109,8 +109,8 @@ TARN_API tarn_status tarn_pool_keep(const char *name, const tarn_keep_options *o
  * sealed block is unsealed before it is written again, and by its free.
  *   TARN_ERROR_INVALID_POINTER   no live block begins there, or it is not in a kept pool, or in one
  *                                that this process only reads
- *   TARN_ERROR_INVALID_ARGUMENT  the name is empty, too long or taken; the block is sealed; the
- *                                event is none, or was destroyed
+ *   TARN_ERROR_INVALID_ARGUMENT  the name is empty, too long or taken; the block is sealed;
+ *                                `event` is not an event, or it was destroyed
  *   TARN_ERROR_NO_ROOM           the pool has 32,768 sealed blocks
  *   TARN_ERROR_CAPTURE           the event was recorded in a capture
  *   TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST */

@@ -71,8 +71,8 @@ _late: Deque[Tuple[int, int]] = deque()
 
 def give_late(device: int, address: int) -> int:
     """Frees a block after all work of its device. The wait is refused while a known capture is open there; then the block stays allocated
-    until flush(). Returns a status in place of raising, because finalisers call it: that of an address that is not a block, which by
-    the time of flush() could be another owner's."""
+    until flush(). An address that is not a block is not noted: by the time of flush() it could be another owner's. Returns the status of
+    such an address, else 0. Nothing is raised, because finalisers call it."""
     status: int = lib.tarn_usable_size_get(address, byref(c_size_t()))
     if status not in _NO_BLOCK:
         status = 0
