@@ -21,9 +21,8 @@
 #include "device/stream.h"
 #include "device/tracing.h"
 
-#define WAIT_ANY_NS \
-    UINT64_C(10000000000) /* for one of many marks, before the first is waited for
-                                          alone */
+/* The time to wait for any of many marks, before the first is waited for alone. */
+#define WAIT_ANY_NS UINT64_C(10000000000)
 
 struct mark {
     atomic_uint holders;

@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <tarn/stats.h>
 
-#define COUNTERS_SMALL \
-    ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's kSmallSize) */
+/* Bytes: the largest block of the small class (c10's kSmallSize). */
+#define COUNTERS_SMALL ((size_t)1 << 20)
 
 /* A number of blocks, their rounded bytes, and their requested bytes. */
 struct tally {

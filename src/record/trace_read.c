@@ -8,10 +8,9 @@
 
 #include <string.h>
 
-#define AHEAD_RECORDS \
-    256                  /* the stamps of one block may be out of order by at most so many
-                             records */
-#define AHEAD_TICKS 4096 /* and so many ticks */
+/* The stamps of one block may be out of order by at most so many records and ticks. */
+#define AHEAD_RECORDS 256
+#define AHEAD_TICKS 4096
 
 /* The records of one ring in the copy, and what the ring no longer had. */
 struct part {

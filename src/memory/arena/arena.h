@@ -59,9 +59,8 @@ static inline bool piece_is_anchored(const struct piece *piece)
     return atomic_load(&piece->anchors) != 0;
 }
 
-#define PIECE_LEAST_LARGE \
-    ((size_t)20 << 20) /* bytes: the least that a growth for large blocks
-                          creates */
+/* Bytes: the least that a growth for large blocks creates. */
+#define PIECE_LEAST_LARGE ((size_t)20 << 20)
 
 struct piece_list {
     struct piece *first;

@@ -11,8 +11,8 @@
 #include <tarn/pool.h>
 
 #define RULES_NONE CONFIG_NONE /* bytes: no such limit */
-#define RULES_LARGE_REST \
-    ((size_t)1 << 20) /* bytes: a large block is cut off if more than this is left */
+/* Bytes: a large block is cut off if more than this is left. */
+#define RULES_LARGE_REST ((size_t)1 << 20)
 
 struct segment_rules {
     size_t small_segment; /* bytes: for a request of up to 1 MiB */

@@ -30,8 +30,8 @@ struct cache_counts {
 };
 
 #define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: the most a peak may be too low, per cache */
-#define CACHE_EMPTY_BYTES \
-    ((size_t)1 << 20) /* bytes of empty slabs that a cache keeps; the slab that exceeds it stays */
+/* Bytes of empty slabs that a cache keeps. The slab that exceeds it stays. */
+#define CACHE_EMPTY_BYTES ((size_t)1 << 20)
 
 /* Free slots of one class, in a stack. */
 struct magazine {

@@ -24,9 +24,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC \
-    UINT64_C(0x6c6f6f706e726174) /* "tarnpool" as a machine of the same byte order has it */
-#define IMAGE_UNIT 4096u         /* contents begin at multiples of it; zeroed ones become holes */
+/* "tarnpool" as a machine of the same byte order has it. */
+#define MAGIC UINT64_C(0x6c6f6f706e726174)
+/* Contents begin at multiples of it. Units of zeros become holes. */
+#define IMAGE_UNIT 4096u
 
 /* Bytes of the disk that a call asks for, and the fewest after signals have interrupted it. */
 enum { ROOM_MOST = 256 << 20, ROOM_LEAST = 64 << 10 };

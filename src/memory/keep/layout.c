@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC \
-    UINT64_C(0x74756f79616c7431) /* "1tlayout" as a machine of the same byte order has it */
+/* "1tlayout" as a machine of the same byte order has it. */
+#define MAGIC UINT64_C(0x74756f79616c7431)
 
 static struct layout *map(int file, bool writes)
 {

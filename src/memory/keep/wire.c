@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC \
-    UINT64_C(0x7065656b72743174) /* "t1trkeep" as a machine of the same byte order has it */
+/* "t1trkeep" as a machine of the same byte order has it. */
+#define MAGIC UINT64_C(0x7065656b72743174)
 
 _Static_assert(sizeof(struct keep_message) ==
                    16 + 64 + 64 + 8 + 8 + 8 + 8 + 8 + 16 + KEEP_BATCH * 24 + KEEP_TEXT_BYTES,

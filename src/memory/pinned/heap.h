@@ -17,12 +17,12 @@
 
 #include <tarn/pinned.h>
 
-#define PINNED_UNIT ((size_t)256)        /* bytes: sizes and addresses are multiples */
-#define PINNED_PAGE ((size_t)4096)       /* bytes: sizes of segments are multiples */
-#define PINNED_SMALL ((size_t)256 << 10) /* bytes: blocks up to this size share segments ... */
-#define PINNED_SMALL_SEGMENT \
-    ((size_t)2 << 20)                          /* ... of this size; a larger block begins with a
-                                                  segment of its own */
+#define PINNED_UNIT ((size_t)256)  /* bytes: sizes and addresses are multiples */
+#define PINNED_PAGE ((size_t)4096) /* bytes: sizes of segments are multiples */
+/* Blocks of up to PINNED_SMALL bytes share segments of PINNED_SMALL_SEGMENT bytes. A larger block
+ * begins with a segment of its own. */
+#define PINNED_SMALL ((size_t)256 << 10)
+#define PINNED_SMALL_SEGMENT ((size_t)2 << 20)
 #define PINNED_LARGEST ((size_t)1 << 47)       /* bytes: larger requests are refused */
 #define PINNED_THREADS 128                     /* the most threads that touch pages */
 #define PINNED_LOOSE 32                        /* the most loose blocks of a pool (heap.c) */

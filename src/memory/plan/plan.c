@@ -42,17 +42,16 @@
 #define NEAR 8    /* requests before and after the expected one that are compared */
 #define HISTORY 8 /* last requests that are remembered */
 #define SURE 2    /* predecessors that must match before `expected` moves */
-#define LOST \
-    16               /* requests in a row without a sure match, after which the whole plan is
-                        searched */
-#define BEGINNING 16 /* an arena can be chosen by one of this many first requests */
-#define AHEAD_PART \
-    64 /* fraction of the arena that gets memory at once, while the program does what the plan
-          says */
-#define TIGHT_PART \
-    4                    /* fraction of a granule: the most that a request with a place of its own
-                            may leave of a gap */
-#define OUTSIDE_TRIES 32 /* free spans outside the reservation that are looked at */
+/* After so many requests in a row without a sure match, the whole plan is searched. */
+#define LOST 16
+/* An arena can be chosen by one of this many first requests. */
+#define BEGINNING 16
+/* 1/64 of the arena gets memory at once, while the program does what the plan says. */
+#define AHEAD_PART 64
+/* A request with a place of its own may leave at most 1/4 of a granule of a gap. */
+#define TIGHT_PART 4
+/* The most free spans outside the reservation that are looked at. */
+#define OUTSIDE_TRIES 32
 
 /* The largest piece is about this fraction of the arena, and at least CUT_LEAST. A piece costs the
  * same driver calls whatever its size, but only whole pieces can be mapped elsewhere. So pieces are

@@ -25,8 +25,8 @@ static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
 
-#define COLLECTED_AT_ONCE \
-    16 /* pools left behind that one call tries to destroy: many may have live blocks */
+/* The most pools left behind that one call tries to destroy: many may have live blocks. */
+#define COLLECTED_AT_ONCE 16
 
 bool pool_retain(struct pool *pool)
 {

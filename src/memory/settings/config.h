@@ -18,12 +18,10 @@
 #define CONFIG_MIB ((size_t)1 << 20)
 #define CONFIG_NONE SIZE_MAX            /* bytes: no such limit */
 #define CONFIG_ONE ((size_t)1000000000) /* fractions are whole billionths */
-#define CONFIG_DIVISIONS \
-    16                                           /* sizes below 2 MiB, below 4 MiB, ..., and from 32
-                                                    GiB on */
-#define CONFIG_CLASSES 16                        /* named classes of streams */
-#define CONFIG_CLASS_BYTES 32                    /* of a name, with the 0 at its end */
-#define CONFIG_PATH_BYTES 256                    /* of a path, with the 0 at its end */
+#define CONFIG_DIVISIONS 16   /* by doubling sizes: below 2 MiB, below 4 MiB, ..., from 32 GiB on */
+#define CONFIG_CLASSES 16     /* named classes of streams */
+#define CONFIG_CLASS_BYTES 32 /* of a name, with the 0 at its end */
+#define CONFIG_PATH_BYTES 256 /* of a path, with the 0 at its end */
 #define CONFIG_MOST_MIB (TARN_MAX_SIZE >> 20)    /* of sizes in MiB */
 #define CONFIG_MOST_MS ((size_t)86400000)        /* a day */
 #define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* fraction of the device's memory */

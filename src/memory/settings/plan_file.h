@@ -35,8 +35,8 @@
 #define PLAN_ARENAS_MOST 32
 #define PLAN_REQUESTS_MOST ((uint32_t)1 << 26)
 #define PLAN_GROUP 64u
-#define PLAN_LEAST_REQUEST \
-    ((size_t)64 << 10) /* bytes: larger requests are planned; slabs serve the others */
+/* Bytes: larger requests are planned; slabs serve the others. */
+#define PLAN_LEAST_REQUEST ((size_t)64 << 10)
 
 struct plan_header {
     char magic[8];
