@@ -55,7 +55,7 @@ GIB = script.GIB
 least = {"native": 1.337, "tarn": 1.043}
 limits = []
 
-def run(torch, name, policy, options, plug, limit=None):
+def run(torch, name, policy, options, limit=None):
     result = {"program": name, "policy": policy, "limit": limit, "seconds": 0.1}
     if name == "varlen" and policy == "tarn":
         return dict(result, error="it broke")
@@ -70,10 +70,10 @@ def run(torch, name, policy, options, plug, limit=None):
 script.run, script.say = run, lambda text: None
 table = {(n, p): script.Measured() for n in options.only for p in options.policies}
 every, later = [], time.monotonic() + 60
-script.rounds(None, options, None, table, every, later)
+script.rounds(None, options, table, every, later)
 assert len(every) == 12 and table["varlen", "tarn"].error == "it broke" and not table["varlen", "tarn"].runs
 assert abs(table["experts", "native"].step() - 0.002) < 1e-9  # one disturbed step of three runs counts for nothing
-script.limits(None, options, None, table, every, later)
+script.limits(None, options, table, every, later)
 assert abs(table["experts", "native"].fits - 1.34) < 1e-9 and abs(table["experts", "tarn"].fits - 1.05) < 1e-9
 assert table["experts", "native"].fails is None and len(limits) < 30
 text = script.table_text(table, options)
@@ -89,16 +89,15 @@ assert script.differs(table, options, "experts")
 fresh = script.Measured()
 fresh.runs = table["experts", "native"].runs
 before = len(every)
-script.smallest(None, options, None, fresh, "experts", "native", (GIB, 7), every, time.monotonic() - 1)
+script.smallest(None, options, fresh, "experts", "native", (GIB, 7), every, time.monotonic() - 1)
 assert len(every) == before and script.limit_text(fresh) == "-"
 
 # More than what it reserves without a limit may be needed.
 least["native"] = 1.7
 fresh = script.Measured()
 fresh.runs = table["experts", "native"].runs
-script.smallest(None, options, None, fresh, "experts", "native", (GIB, 7), every, time.monotonic() + 60)
+script.smallest(None, options, fresh, "experts", "native", (GIB, 7), every, time.monotonic() + 60)
 assert fresh.fits >= 1.7 and fresh.fits < 1.85, fresh.fits
-assert script.is_shortage(RuntimeError("CUDA out of memory")) and not script.is_shortage(KeyError("a name"))
 
 # Every program can be read, has the three sizes, and a description.
 for name in script.PROGRAMS + script.MORE:
