@@ -4,6 +4,7 @@
 /* Freed blocks that wait for the streams which use them: when they are free, and what finding out
  * costs, in driver calls. */
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/awaited.h"
 #include "memory/heap/idle/wait.h"
 #include "support/host.h"
 
@@ -205,6 +206,27 @@ static void a_mark_that_a_capture_took_is_the_retirements_in_the_end(void **stat
     nothing_is_left(0);
 }
 
+/* A heap may change under the arena's lock, where no mark can be released. */
+static void a_heap_that_awaits_work_keeps_its_marks_when_it_changes(void **state)
+{
+    (void)state;
+    void *block = alloc_on(own, 64 * MIB);
+    OK(tarn_record_stream(block, others[0]));
+    work_on(others[0], NULL, 0, 10 * MS);
+    OK(tarn_free(block));
+    mutex_lock(&heap->lock);
+    heap_await_locked(heap);
+    CHECK(heap->awaits.tree && heap->awaits.kept);
+    mutex_lock(&heap->arena->lock);
+    heap_changed_locked(heap);
+    CHECK(!heap->awaits.tree && heap->awaits.kept);
+    mutex_unlock(&heap->arena->lock);
+    mutex_unlock(&heap->lock);
+    time_pass(20 * MS);
+    CHECK(look() == 1 && !heap->awaits.kept);
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -227,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_stream_is_retired_while_blocks_wait_for_it),
         cmocka_unit_test(what_ends_between_two_questions_is_found),
         cmocka_unit_test(a_mark_that_a_capture_took_is_the_retirements_in_the_end),
+        cmocka_unit_test(a_heap_that_awaits_work_keeps_its_marks_when_it_changes),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);
