@@ -60,8 +60,8 @@ static void in_child(void)
 
 static void watch_fork(void)
 {
-    (void)pthread_atfork(NULL, NULL, in_child); /* fails only without host memory; then a child does
-                                                   not learn it */
+    /* Fails only without host memory; then a child does not learn it. */
+    (void)pthread_atfork(NULL, NULL, in_child);
 }
 
 bool file_read_at(int file, void *to, size_t size, off_t offset)
@@ -104,8 +104,8 @@ void file_close(int file)
 {
     uint_fast64_t bit;
     atomic_uint_fast64_t *word = word_of(file, &bit);
+    /* First, so that a child does not close another file with this number. */
     if (word)
-        atomic_fetch_and(word, ~bit); /* first, so that a child does not close another file with
-                                         this number */
+        atomic_fetch_and(word, ~bit);
     close(file);
 }

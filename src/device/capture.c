@@ -487,9 +487,9 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     struct device *device = device_at(found->device);
     mutex_lock(&device->record_lock);
     status = enter(found, TARN_CAPTURE_RELAXED, true);
+    /* One that has begun already is known to have, from then on. */
     if (!status)
-        (void)driver_captures(found); /* one that has begun already is known to have, from then
-                                         on */
+        (void)driver_captures(found);
     if (!status && trace_is_on())
         trace_stream_event(TRACE_capture_begin, found, atomic_load(&found->capture), 0);
     mutex_unlock(&device->record_lock);
@@ -563,9 +563,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     if (!ending->announced)
         status = device_note(device,
                              driver->capture_end(device->number, stream->native, &ending->graph));
-    bool lost =
-        status && atomic_load(&device->lost); /* what captured is gone: it must not bar other
-                                                 devices for ever */
+    /* What captured is gone: it must not bar other devices for ever. */
+    bool lost = status && atomic_load(&device->lost);
     /* HIP does not end a capture that was invalidated or has unjoined work, and nobody else could
      * end it. */
     bool refused = status == TARN_ERROR_CAPTURE && !ending->orphaned;
@@ -717,9 +716,8 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
     struct device *device = device_at(stream->device);
     status = settle(stream, graph);
     mutex_lock(&device->record_lock);
-    ending.over =
-        !status || atomic_load(&device->lost); /* what captured is gone: it must not bar other
-                                                  devices for ever */
+    /* What captured is gone: it must not bar other devices for ever. */
+    ending.over = !status || atomic_load(&device->lost);
     if (ending.over)
         leave(stream);
     else

@@ -198,8 +198,8 @@ void stream_prove(struct stream *stream, unsigned incarnation)
     if (!atomic_load_explicit(&stream->owes, memory_order_acquire) || stream_is_known(stream))
         return;
     error_attempt_begin(&before);
-    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is
-                                  through */
+    /* The native stream may be destroyed once its retirement is through. */
+    mutex_lock(&stream->lock);
     if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation &&
         record(stream, BY_PASSING, &proof) == TARN_OK) {
         struct mark *before_it = stream->proof;

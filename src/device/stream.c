@@ -282,8 +282,8 @@ tarn_status stream_current(int device, struct stream **result)
 
 tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct mark **mark)
 {
-    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is
-                                  through */
+    /* The native stream may be destroyed once its retirement is through. */
+    mutex_lock(&stream->lock);
     bool current = atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation;
     tarn_status status = current ? mark_record(stream, mark) : TARN_OK;
     mutex_unlock(&stream->lock);
@@ -397,8 +397,8 @@ static tarn_status look_up_or_enter(struct device *device, const struct native *
     tarn_status status = look_up(device, native->stream, native->number, known);
     if (status || *known)
         return status;
-    bool captures = native->found && !native->number; /* then it is the driver's, which must not be
-                                                         asked more */
+    /* A stream that captures is the driver's, which must not be asked more about it. */
+    bool captures = native->found && !native->number;
     if (!captures && is_none_of_the_driver(device, native->stream))
         return TARN_ERROR_INVALID_STREAM;
     return slot_enter(device, native, known);
@@ -603,8 +603,8 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
         }
         if (tried < TARN_STREAM_SHARED_COUNT) {
             found->shared[index][found->shared_next[index]++ % TARN_STREAM_SHARED_COUNT] = shared;
-        } else { /* other threads have made all shared streams meanwhile: lease this one out
-                    instead */
+        } else {
+            /* Other threads have made all shared streams meanwhile: lease this one out instead. */
             shared->next = found->returned[index];
             found->returned[index] = shared;
             atomic_store(&shared->returned, true);

@@ -185,9 +185,9 @@ tarn_status driver_init(void)
     process_use_begin();
     tarn_status status = choose(&choice);
     mutex_lock(&choice_lock);
+    /* Another thread was faster; what this one found is dropped, and its libraries stay open. */
     if (atomic_load(&chosen))
-        status = TARN_OK; /* another thread was faster; what this one found is dropped, and its
-                             libraries stay open */
+        status = TARN_OK;
     else if (!status)
         status = take_locked(&choice);
     mutex_unlock(&choice_lock);

@@ -51,8 +51,8 @@ CALLS_BACK static int destroy(int (*function)(void *handle), void *vendor)
 int library_destroy(const struct entry *entry, void *vendor)
 {
     int code = destroy(entry->calls.destroy, vendor);
-    if (entry->row->handle_bytes) /* also after a failure: a program would have lost its structure
-                                     too */
+    /* Also after a failure, since a program would have lost its structure too. */
+    if (entry->row->handle_bytes)
         pages_unmap(vendor, entry->row->handle_bytes);
     return code;
 }

@@ -27,9 +27,8 @@ struct handle *held_move(struct slot *slot, struct stream *stream, size_t least)
     size_t count = 0;
     for (const struct handle *handle = slot->held; handle; handle = handle->next)
         count++;
-    if (count < least || count < 2 ||
-        captures_open_anywhere()) /* ordering two streams needs an event: not while a capture is
-                                     open */
+    /* Ordering two streams needs an event: not while a capture is open. */
+    if (count < least || count < 2 || captures_open_anywhere())
         return NULL;
     error_attempt_begin(&error);
     while (!moved && (place = oldest_behind(slot->held, before))) {

@@ -336,8 +336,8 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     row->unchecked = true;
     row->create_number = given->create_number;
     row->out_of_memory[0] = given->out_of_memory;
-    row->unset_workspace = true; /* the library may not end the use of a workspace by set_stream, so
-                                    it is always told */
+    /* The library may not end the use of a workspace by set_stream, so it is always told. */
+    row->unset_workspace = true;
     row->workspace_size = row->set_workspace ? library_cublas.workspace_size : NULL;
     if (full) {
         row_destroy(row);

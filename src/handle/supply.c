@@ -94,8 +94,8 @@ void handle_give_back(struct handle *handle)
     struct workspace *gone = NULL;
     mutex_lock(&handle->lock);
     handle->reset = true;
-    handle->lent = NULL; /* its owner has ended, with the other library's
-                            handle */
+    /* Its owner has ended, with the other library's handle. */
+    handle->lent = NULL;
     /* Not used any more: the next owner binds the handle again */
     if (handle->bound && handle->bound->cleared) {
         handle->stream = NULL;

@@ -315,8 +315,8 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
     if (status)
         return status;
     mutex_lock(&handle->lock);
-    workspace->next = handle->workspaces; /* and bound below, before other code can take it for
-                                             unused */
+    /* It is bound below, before other code can take it for unused. */
+    workspace->next = handle->workspaces;
     handle->workspaces = workspace;
     struct tell tell;
     tell_begin_locked(&tell, handle);

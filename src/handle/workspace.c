@@ -299,8 +299,8 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     if (!status && workspace && !purpose.capture && handle->bound != workspace)
         note_sharing(workspace);
     if (!status && workspace) {
-        handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its
-                                      next call */
+        /* The caller has the pointer, so a clear by others waits for its next call. */
+        handle->bound = workspace;
         *pointer = workspace->pointer;
         *size = workspace->size;
     }

@@ -158,8 +158,8 @@ static void clear(struct clearing *clearing)
             if (shelf)
                 clear_shelf(shelf, clearing);
         }
-    workspaces_changed(); /* so that owners release marked workspaces, and slots forget freed
-                             ones */
+    /* Now owners release marked workspaces, and slots forget freed ones. */
+    workspaces_changed();
     workspaces_free(clearing->gone);
 }
 

@@ -53,9 +53,8 @@ tarn_workspace_policy workspace_policy(void)
     int now = atomic_load_explicit(&policy, memory_order_relaxed);
     if (now == NOT_ASKED) {
         int asked = policy_of_environment();
-        if (atomic_compare_exchange_strong(&policy, &now,
-                                           asked)) /* else another thread has asked, or it was set:
-                                                      `now` */
+        /* Otherwise another thread has asked, or it was set, and `now` is that. */
+        if (atomic_compare_exchange_strong(&policy, &now, asked))
             now = asked;
     }
     return (tarn_workspace_policy)now;

@@ -172,8 +172,8 @@ tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void
     const size_t leaf = MAP_LEAF_ENTRIES * sizeof(map_entry), page = 4096;
     uint64_t bytes = map_bytes();
     tell(&listing, "leaf of the page map", leaf, bytes / leaf, bytes);
-    bytes = pages_bytes() - listing.bytes; /* read last, so that memory that grows meanwhile is
-                                              included, and the rest is never below 0 */
+    /* Read last, so that memory that grows meanwhile is included, and the rest is never below 0. */
+    bytes = pages_bytes() - listing.bytes;
     tell(&listing, "page", page, bytes / page, bytes);
     return TARN_OK;
 }

@@ -31,9 +31,9 @@ static bool free_remotely(uintptr_t address)
     struct store *store = heap->store;
     struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
+    /* Keeps the pool until the free is counted, even if this is its last block. */
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* keeps the pool until the free is counted, even if
-                                               this was its last block */
+        atomic_fetch_add(&pool->visits, 1);
     trace_block(TRACE_free_remote, heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)

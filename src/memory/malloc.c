@@ -421,9 +421,9 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
     struct pool *pool = pool_of_store(store);
     if (store_is_default(store))
         store = store_default(store->arena);
+    /* Keeps the pool if an observer that is called meanwhile releases it. */
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* keeps the pool if an observer that is called
-                                               meanwhile releases it */
+        atomic_fetch_add(&pool->visits, 1);
     if (!status)
         status = alloc_of(store, stream, &request, pointer, &used);
     if (pool)

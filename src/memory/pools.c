@@ -152,9 +152,9 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number,
                       device->properties.name);
     bool shared = options->exportable || options->registrable;
+    /* The driver may have given addresses meanwhile. */
     if (shared && arena->plain && options->segments == TARN_SEGMENTS_DEFAULT)
-        wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have given addresses
-                                                            meanwhile */
+        wanted.options.segments = TARN_SEGMENTS_VIRTUAL;
     if (shared && !device->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes",
                       number);

@@ -238,9 +238,9 @@ void counters_take_up(struct counters *root, struct counters_part *part)
     if (part->state == COUNTERS_EXACT)
         part_publish_locked(part);
     if (part->state == COUNTERS_APART) {
-        part_publish_live_locked(
-            part); /* threads compete, so as little as possible is published here; the next reading
-                      publishes the rest */
+        /* Threads compete, so as little as possible is published here; the next reading
+         * publishes the rest. */
+        part_publish_live_locked(part);
         part_raise_locked(part);
         if (pthread_equal(root->thread, pthread_self()))
             part->lost = 0; /* threads do not compete any more */

@@ -29,7 +29,7 @@ static unsigned walk(void *caller, bool deep, void **frames)
 
 void site_take(void *caller, bool deep)
 {
-    bool runs = atomic_load(&process_state) == PROCESS_RUNS; /* in a child a lock of the unwinder's
-                                                                may be another thread's */
+    /* In a child a lock of the unwinder's may be another thread's. */
+    bool runs = atomic_load(&process_state) == PROCESS_RUNS;
     site_here.count = runs ? walk(caller, deep, site_here.frames) : 0;
 }

@@ -145,9 +145,9 @@ static void *report(void *argument)
  * does not wait for it. */
 static void at_exit(void)
 {
+    /* Another thread starts or stops the reporter; the page that it leaves counts as left. */
     if (atomic_load(&process_state) == PROCESS_IS_FORKED || !mutex_try(&reporter.control))
-        return; /* another thread starts or stops the reporter; the page that it leaves counts as
-                   left */
+        return;
     struct timespec until = time_in(EXIT_WAIT_MS * NS_PER_MS);
     mutex_lock(&reporter.lock);
     reporter.ends = true;
@@ -194,8 +194,8 @@ static void prepare(void)
     pthread_cond_init(&reporter.rest, &attributes);
     pthread_condattr_destroy(&attributes);
     (void)pthread_atfork(before_fork, in_parent, in_child);
-    (void)atexit(at_exit); /* runs before the driver's own handlers, which were registered
-                              earlier */
+    /* Runs before the driver's own handlers, which were registered earlier. */
+    (void)atexit(at_exit);
 }
 
 /* Starting and stopping ------------------------------------------------------------------------ */

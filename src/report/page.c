@@ -114,9 +114,8 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
         }
         if (fstat(file, made) || !lock_file(file, F_WRLCK)) {
             int code = errno;
-            bool is_taken =
-                code == EAGAIN || code == EACCES; /* another process has locked a page that was
-                                                     left, and removes it */
+            /* Another process has locked a page that was left, and removes it. */
+            bool is_taken = code == EAGAIN || code == EACCES;
             if (!is_taken)
                 (void)unlink(path);
             close(file);

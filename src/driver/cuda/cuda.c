@@ -86,8 +86,8 @@ tarn_status cuda_activate(int device)
     cu_context context;
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
-    struct cuda_scope scope; /* for the relaxed mode, in which a context can be created during a
-                                capture */
+    /* For the relaxed mode, in which a context can be created during a capture. */
+    struct cuda_scope scope;
     tarn_status status = cuda_enter(device, true, &scope);
     if (!status)
         status = cuda_leave(&scope, CU_OK, "cuCtxSetCurrent");

@@ -188,8 +188,8 @@ tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_
     uint64_t waited = 0;
     host_streams_lock();
     while (!(status = first_ended_locked(handles, count, ended)) && *ended == count) {
-        struct host_stream *first = NULL; /* of the streams that hold up an event, the one whose
-                                             timed work ends first */
+        /* Of the streams that hold up an event, the one whose timed work ends first. */
+        struct host_stream *first = NULL;
         for (size_t i = 0; i < count; i++) {
             struct host_stream *holds_up =
                 host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);

@@ -240,9 +240,8 @@ tarn_status arena_of(struct device *device, struct arena **result)
             status = arena_create(device, &arena);
             if (!status) {
                 atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-                arena_configure(arena,
-                                false); /* settings may have changed before arenas_configure() could
-                                           find it */
+                /* Settings may have changed before arenas_configure() could find it. */
+                arena_configure(arena, false);
             }
         }
         mutex_unlock(&arenas_lock);

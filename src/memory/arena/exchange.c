@@ -70,9 +70,9 @@ static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *part
         return TARN_OK;
     shared_lock_shared(&arena->mapping);
     tarn_status status = waited ? waited : unmap(arena, start, end - start);
+    /* Tried again: memory that stayed mapped there would be lost to all. */
     if (status && !waited)
-        status = unmap(arena, start, end - start); /* tried again: memory that stayed mapped there
-                                                      would be lost to all */
+        status = unmap(arena, start, end - start);
     for (struct exchange_part *part = parts; part && !status; part = part->next)
         part->piece->address = 0;
     if (!status)

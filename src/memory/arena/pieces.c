@@ -109,8 +109,8 @@ tarn_status piece_release(struct piece *piece)
     if (counted)
         counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     tarn_status status = release(piece);
-    if (status && piece->temporary) /* tried again: a failure would count host memory as the
-                                       device's */
+    /* Tried again: a failure would count host memory as the device's. */
+    if (status && piece->temporary)
         status = release(piece);
     if (status) {
         if (counted)
@@ -121,9 +121,9 @@ tarn_status piece_release(struct piece *piece)
         mutex_unlock(&arena->lock);
         return status;
     }
+    /* Last, since a store without memory may be destroyed. */
     if (!piece->temporary)
-        store_uncharge(store, piece->size, 0); /* last, since a store without memory may be
-                                                  destroyed */
+        store_uncharge(store, piece->size, 0);
     object_free(&pieces, piece);
     return TARN_OK;
 }
@@ -241,9 +241,9 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     struct arena *arena = store->arena;
     size_t taken = 0, room;
     struct piece *piece;
+    /* The store cannot use these pieces, so releasing them makes room. */
     if (!store->kind.pieces || store->piece_flags != from->piece_flags)
-        return store_make_room(from, wanted); /* the store cannot use these pieces, so releasing
-                                                 them makes room */
+        return store_make_room(from, wanted);
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {

@@ -122,8 +122,8 @@ static void keep_name(const void *frame, const void *base, const char *text)
 static void name_frame(const void *frame, struct symbols **symbols, char *text, size_t size)
 {
     struct symbol symbol;
-    const void *call = (const char *)frame - 1; /* a return address may be the first of the next
-                                                   function */
+    /* A return address may be the first of the next function. */
+    const void *call = (const char *)frame - 1;
     const char *base = symbol_base(call);
     size_t offset = (size_t)((const char *)frame - base);
     if (find_name(frame, base, text, size))

@@ -324,9 +324,9 @@ void debug_look_at_live(int device, uint64_t last)
         from = copy.start + 1;
         uint64_t before = debug_count();
         possible = look_at_zones(worker, &copy);
+        /* Reported once; the record stays while `working` is held. */
         if (debug_count() != before)
-            atomic_store(&block->zoned, 0); /* reported once; the record stays while `working` is
-                                               held */
+            atomic_store(&block->zoned, 0);
     }
     calls_end(&calls);
     mutex_unlock(&working);

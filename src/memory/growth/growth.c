@@ -469,8 +469,8 @@ static tarn_status growth_plan(struct growth *growth)
     tarn_status status = growth_plan_locked(growth);
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
-    (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their
-                                       addresses */
+    /* Also if this growth failed: the next one may use their addresses. */
+    (void)ghosts_end(heap, ghosts);
     return status;
 }
 
@@ -577,8 +577,8 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     donors_settle_locked(heap, &donation, 0);
     heap->growths.lent += growth ? *given : 0;
     if (!zones_have_runs(&heap->zones)) {
-        heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program
-                                                does */
+        /* Starts again, as the next repetition of the program does. */
+        heap->growths = (struct growths){0};
         hooks.plan_end_locked(heap);
     }
     heap_lends_end_locked(heap);
@@ -638,8 +638,8 @@ static tarn_status growth_map(struct growth *growth)
         status = growth_alias(growth);
     if (!status)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
-    pieces_append(&growth->pieces, &created); /* highest: rounded-up memory stays free at the end of
-                                                 the run */
+    /* Highest: rounded-up memory stays free at the end of the run. */
+    pieces_append(&growth->pieces, &created);
     if (!status) {
         status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases, &left);
     } else {

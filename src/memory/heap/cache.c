@@ -300,9 +300,9 @@ static bool give_remote(struct slab *slab, unsigned slot)
     uint64_t before = atomic_fetch_or_explicit(&slab->freed[slot / 64], bit, memory_order_acq_rel);
     if (before & bit)
         return false;
+    /* The thread that set the first bit lists the word; it is not drained before that. */
     if (before)
-        return true; /* the thread that set the first bit lists the word; it is not drained before
-                        that */
+        return true;
     struct slab_remote *first = atomic_load_explicit(&cache->remote, memory_order_relaxed);
     do
         remote->next = first;

@@ -294,8 +294,8 @@ tarn_status heap_retire(struct stream *stream)
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
-    atomic_store(&store->left_behind, true); /* first, so that caches created from now on are
-                                                closed */
+    /* First, so that caches created from now on are closed. */
+    atomic_store(&store->left_behind, true);
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
@@ -348,8 +348,8 @@ bool heaps_give_up(struct store *store)
         hands_counters_close(&heap->hands);
         span_reserve_empty_locked(&heap->reserve);
         heap->retired = true;
-        hooks.plan_end_locked(heap); /* a request in progress may have begun it after the pool was
-                                        left behind */
+        /* A request in progress may have begun it after the pool was left behind. */
+        hooks.plan_end_locked(heap);
         heap_sum_end_locked(heap);
         heap->sets.known = 0;
         heap->store = &store->arena->store;

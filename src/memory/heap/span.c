@@ -128,8 +128,8 @@ static void run_insert_locked(struct heap *heap, enum zone_kind kind, struct run
     if (run->next)
         run->next->previous = run;
     zone->runs = run;
-    if (heap_is_left_behind_locked(heap)) /* a request was in progress when the heap was left
-                                             behind */
+    /* A request was in progress when the heap was left behind. */
+    if (heap_is_left_behind_locked(heap))
         heap_sets_update_locked(heap, false);
 }
 
@@ -511,8 +511,8 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return TARN_ERROR_NO_ROOM;
-    if (heap->retired) { /* the heap's stream has ended, so it does not order the block's user after
-                            earlier users */
+    /* The heap's stream has ended, so it does not order the block's user after earlier users. */
+    if (heap->retired) {
         heap_learn_locked(heap, false);
         if (!span_idle_locked(heap, next))
             return TARN_ERROR_NO_ROOM;

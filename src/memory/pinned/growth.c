@@ -440,8 +440,8 @@ static tarn_status climb_once(struct climb *climb)
     struct error_before refusal;
     tarn_status full = status;
     do {
-        error_attempt_begin(&refusal); /* the refusal of the driver or the limit stays the last
-                                          error */
+        /* The refusal of the driver or the limit stays the last error. */
+        error_attempt_begin(&refusal);
         hooks.collect_pools();
         status = search(climb);
         if (!decides(status))

@@ -398,8 +398,8 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
         TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
     bin_remove(block);
     block->state = PINNED_UNUSED;
-    if (*recent_of(block->address) == block) /* its object is freed, and another thread may take it
-                                                without the lock */
+    /* Its object is freed, and another thread may take it without the lock. */
+    if (*recent_of(block->address) == block)
         *recent_of(block->address) = NULL;
     tree_remove(&pinned.segments, &segment->by_address);
     segment_unlink(segment);

@@ -165,8 +165,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
         block->captured = NULL;
         pinned.stats.graph_bytes -= (int64_t)block->size;
         if (block->uses) {
-            pinned_uses_mark(block->uses); /* a trim, and a request that lacks memory, wait only for
-                                              marks */
+            /* A trim, and a request that lacks memory, wait only for marks. */
+            pinned_uses_mark(block->uses);
             pinned_wait_begin_locked(block);
         } else {
             pinned_give_locked(block);

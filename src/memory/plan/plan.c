@@ -250,8 +250,9 @@ static void begin(struct heap *heap, size_t size)
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to follow it");
     if (!status && follower_enter(heap, number, follower, &reservation))
         return;
-    if (status) /* the arena stays this heap's until its memory is given up, so that no heap tries
-                   again and again */
+    /* The arena stays this heap's until its memory is given up, so that no heap tries again and
+     * again. */
+    if (status)
         log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number,
                   tarn_last_error());
     else

@@ -19,8 +19,8 @@
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
-    while (span->next && span->next->start <= address) /* the entry is the page's first block;
-                                                          others follow */
+    /* The entry is the page's first block; others follow. */
+    while (span->next && span->next->start <= address)
         span = span->next;
     if (span->state != SPAN_BLOCK || address - span->start >= span->size ||
         !span_claim_locked(block->heap, span))

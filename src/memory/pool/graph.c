@@ -197,8 +197,8 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
         status = stream_find(stream, thread_device(), &found);
     if (status)
         return status;
-    if (stream_awaits_end(found)) /* asked before the scope is opened, because the capture shares
-                                     the scope */
+    /* Asked before the scope is opened, because the capture shares the scope. */
+    if (stream_awaits_end(found))
         return failed(TARN_ERROR_CAPTURE,
                       "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
@@ -207,8 +207,8 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
         return status;
     error_attempt_begin(&before);
     heaps_learn(found);
-    stream_prove(found, (unsigned)(stream >> 32)); /* the caller will capture on it now, so it
-                                                      exists */
+    /* The caller will capture on it now, so it exists. */
+    stream_prove(found, (unsigned)(stream >> 32));
     scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
     if (store_has(&pool->store, STORE_HELPS))

@@ -702,8 +702,8 @@ static tarn_status fill_or_make_room(struct store *store)
         return status;
     struct error_before before;
     error_attempt_begin(&before);
-    (void)store_release_unmapped(store, 0); /* pieces that the driver refused when the pool was
-                                               suspended */
+    /* Pieces that the driver refused when the pool was suspended. */
+    (void)store_release_unmapped(store, 0);
     error_attempt_end(&before, TARN_OK);
     size_t missing = bytes_missing(store);
     mutex_lock(&arena->lock);
@@ -717,9 +717,8 @@ static struct change resume(struct pool *pool, int before)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
-    bool whole = pool->contents.copies ==
-                 COPIES_OUT; /* the suspend got no further: only the memory that still exists has
-                                the contents */
+    /* The suspend got no further: only the memory that still exists has the contents. */
+    bool whole = pool->contents.copies == COPIES_OUT;
     if (is_kept(store) && before == TARN_POOL_SAVED)
         return (struct change){TARN_POOL_RUNS, TARN_OK};
     tarn_status status = contents_settle(&pool->contents, store->arena->device);

@@ -520,8 +520,8 @@ static tarn_status release_unmapped(struct arena *arena, const struct store *wan
     for (struct heap *heap = heap_next(arena, NULL);
          heap && !status && (gained = gained_since(arena, before)) < wanted;
          heap = heap_next(arena, heap)) {
-        struct store *store = heap_store(heap); /* stays: it has a heap, and no other thread moves
-                                                   memory */
+        /* Stays: it has a heap, and no other thread moves memory. */
+        struct store *store = heap_store(heap);
         if (!store_is_open(store, wanting))
             continue;
         mutex_lock(&arena->lock);
@@ -581,8 +581,8 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
         struct error_before cause;
         if (!list[i].heap || list[i].gain)
             continue;
-        error_attempt_begin(&cause); /* host memory from a compaction that failed: retried now, and
-                                        later if it fails again */
+        /* Host memory from a compaction that failed: retried now, and later if it fails again. */
+        error_attempt_begin(&cause);
         (void)come_back(list[i].heap, list[i].start, list[i].start + list[i].size);
         error_attempt_end(&cause, TARN_OK);
     }
@@ -601,9 +601,9 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
         return status;
     (void)debug_relieves(arena, &let_go);
     status = wait_for_all(arena, until);
+    /* Again: what the first wait freed has a mark of its own. */
     if (!status)
-        status = wait_for_all(arena, until); /* again: what the first wait freed has a mark of its
-                                                own */
+        status = wait_for_all(arena, until);
     if (!status) {
         move_begin_alone(arena);
         size_t before = reserved_of(arena);

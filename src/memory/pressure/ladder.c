@@ -238,9 +238,9 @@ static enum outcome search_alone(struct climb *climb, bool takes_from_others)
     struct heap *heap = climb->heap;
     if (was_still(heap->arena, &climb->since))
         return ON;
+    /* Other threads cannot be stopped while a caller's code runs. */
     if (store_calls_back(heap->store))
-        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a
-                                                       caller's code runs */
+        return searched(climb, grow(climb, false));
     if (!move_begin_alone_by(heap->arena, climb->until))
         return end_unready(climb, "other threads, which move memory");
     if (takes_from_others)

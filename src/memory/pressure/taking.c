@@ -26,9 +26,10 @@ enum source { NOBODYS, RETURNED, LEFT_BEHIND, IN_USE };
 static bool is_source_locked(const struct heap *heap, const struct store *wanting,
                              enum source source)
 {
+    /* On another rank there may be no shortage, and which memory serves a request must not
+     * depend on that. */
     if (heap->store == wanting && wanting->kind.fixed)
-        return false; /* on another rank there may be no shortage, and which memory serves a request
-                         must not depend on that */
+        return false;
     if (source == RETURNED)
         return heap->store == wanting && heap->stream && atomic_load(&heap->stream->returned);
     bool left_behind = heap_is_left_behind_locked(heap),

@@ -194,8 +194,8 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     tarn_status status = observe_refuse_moving("a trim");
     if (status || store)
         return status ? status : trim_waiting(arena, store, keep);
-    pools_collect_all(arena); /* a pool's last graph or scope may have ended in a thread that could
-                                 not destroy it */
+    /* A pool's last graph or scope may have ended in a thread that could not destroy it. */
+    pools_collect_all(arena);
     status = trim_waiting(arena, NULL, keep);
     pools_collect_all(arena);
     return status;

@@ -169,8 +169,8 @@ tarn_status memory_config_use(void)
     tarn_status status = memory_config_ready();
     if (status)
         return status;
-    mutex_lock(&config_lock); /* waits for a thread that changes settings which are constant from
-                                 here on */
+    /* Waits for a thread that changes settings which are constant from here on. */
+    mutex_lock(&config_lock);
     atomic_store_explicit(&is_used, true, memory_order_release);
     mutex_unlock(&config_lock);
     return TARN_OK;

@@ -172,8 +172,8 @@ void board_leave(struct board *board)
     if (board->words)
         (void)munmap(board->words, BOARD_BYTES);
     if (board->own >= 0) {
-        struct flock none = lock_at(F_UNLCK, 0, 0); /* unlocks the description, which a child may
-                                                       share */
+        /* Unlocks the description, which a child may share. */
+        struct flock none = lock_at(F_UNLCK, 0, 0);
         (void)fcntl(board->own, F_OFD_SETLK, &none);
         file_close(board->own);
     }

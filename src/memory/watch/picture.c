@@ -99,9 +99,9 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
         .virtual = heap->store->kind.pieces,
         .first_block = picture->blocks.count,
     };
+    /* Without host memory for its place, the run would seem to be another device's. */
     if (!shown.place)
-        return false; /* without host memory for its place, the run would seem to be another
-                         device's */
+        return false;
     for (const struct span *span = run->first; span; span = span->next)
         if (!add_span(picture, &shown, span))
             return false;

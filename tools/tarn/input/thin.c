@@ -57,8 +57,9 @@ static bool follow(const struct snapshot_trace *trace, struct lives *lives)
                 lives->end[block] = (uint32_t)i;
                 *owner = 0;
             }
-        } else { /* a block from before the trace; or a contradiction: then the block at the address
-                    stays */
+        } else {
+            /* A block from before the trace; or a contradiction: then the block at the address
+             * stays. */
             allocated -= frees && !*owner ? event->size : 0;
             *owner = 0;
         }

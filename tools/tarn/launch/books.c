@@ -174,9 +174,9 @@ bool books_process_lives(const struct book *book)
         return false;
     snprintf(path, sizeof path, "/proc/%u/stat", book->process);
     FILE *in = fopen(path, "re");
+    /* It went just now, if there is /proc at all. */
     if (!in && errno == ENOENT)
-        return access("/proc/self/stat", R_OK) != 0; /* it went just now, if there is /proc at
-                                                        all */
+        return access("/proc/self/stat", R_OK) != 0;
     size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
     if (in)
         fclose(in);
@@ -234,8 +234,8 @@ struct books_sums books_holder(const struct book *book, unsigned device, uint32_
             sums.made_bytes += atomic_load(&book->account[device][library][kind].made_bytes);
         }
     uint64_t most = book->exact ? atomic_load(&book->device[device].peak) : UINT64_MAX;
-    sums.peak = sums.peak < most ? sums.peak : most; /* a library's is not exact, and may not pass a
-                                                        limit */
+    /* A library's is not exact, and may not pass a limit. */
+    sums.peak = sums.peak < most ? sums.peak : most;
     return sums;
 }
 

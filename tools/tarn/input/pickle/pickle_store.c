@@ -284,8 +284,8 @@ bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t w
     size_t next = *capacity < 4 ? 4 : *capacity * 2;
     if (next < wanted)
         next = wanted;
-    uint64_t bytes = (uint64_t)next * element; /* `next` is at most twice what was charged before,
-                                                  or a small step */
+    /* `next` is at most twice what was charged before, or a small step. */
+    uint64_t bytes = (uint64_t)next * element;
     if (next > SIZE_MAX / element / 2 || bytes > limit || pickle->allocated > limit - bytes)
         return pickle_fail(pickle, pickle->op_offset,
                            "what is read needs more memory than the limit of %" PRIu64
