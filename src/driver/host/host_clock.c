@@ -30,42 +30,30 @@
 #define PER_MIB(ns) .mib_ns = (ns)
 #define PER_PIECE(ns) .piece_ns = (ns)
 
+/* What costs the same by both tables. */
+#define COSTS_ALIKE                                                                    \
+    [DRIVER_CALL_host_alloc] = {EACH(160000), PER_MIB(250000)},                        \
+    [DRIVER_CALL_host_register] = {EACH(160000), PER_MIB(100000)},                     \
+    [DRIVER_CALL_host_free] = {EACH(50000), PER_MIB(50000)},                           \
+    [DRIVER_CALL_host_unregister] = {EACH(50000), PER_MIB(50000)},                     \
+    [DRIVER_CALL_map] = {PER_PIECE(1500)}, [DRIVER_CALL_unmap] = {PER_PIECE(26000)},   \
+    [DRIVER_CALL_release] = {EACH(50000)}, [DRIVER_CALL_free] = {EACH(50000)},         \
+    [DRIVER_CALL_alloc_async] = {EACH(1000)}, [DRIVER_CALL_free_async] = {EACH(1000)}, \
+    [DRIVER_CALL_reserve] = {EACH(19000)}, [DRIVER_CALL_event_record] = {EACH(500)},   \
+    [DRIVER_CALL_event_query] = {EACH(300)}
+
 struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS] = {
     {
         [DRIVER_CALL_alloc] = {EACH(160000), PER_MIB(16000)},
         [DRIVER_CALL_create] = {EACH(160000), PER_MIB(16000)},
-        [DRIVER_CALL_host_alloc] = {EACH(160000), PER_MIB(250000)},
-        [DRIVER_CALL_host_register] = {EACH(160000), PER_MIB(100000)},
-        [DRIVER_CALL_host_free] = {EACH(50000), PER_MIB(50000)},
-        [DRIVER_CALL_host_unregister] = {EACH(50000), PER_MIB(50000)},
-        [DRIVER_CALL_map] = {PER_PIECE(1500)},
         [DRIVER_CALL_set_access] = {EACH(36000)},
-        [DRIVER_CALL_unmap] = {PER_PIECE(26000)},
-        [DRIVER_CALL_release] = {EACH(50000)},
-        [DRIVER_CALL_free] = {EACH(50000)},
-        [DRIVER_CALL_alloc_async] = {EACH(1000)},
-        [DRIVER_CALL_free_async] = {EACH(1000)},
-        [DRIVER_CALL_reserve] = {EACH(19000)},
-        [DRIVER_CALL_event_record] = {EACH(500)},
-        [DRIVER_CALL_event_query] = {EACH(300)},
+        COSTS_ALIKE,
     },
     {
         [DRIVER_CALL_alloc] = {EACH(160000), PER_MIB(800)},
         [DRIVER_CALL_create] = {EACH(160000), PER_MIB(800)},
-        [DRIVER_CALL_host_alloc] = {EACH(160000), PER_MIB(250000)},
-        [DRIVER_CALL_host_register] = {EACH(160000), PER_MIB(100000)},
-        [DRIVER_CALL_host_free] = {EACH(50000), PER_MIB(50000)},
-        [DRIVER_CALL_host_unregister] = {EACH(50000), PER_MIB(50000)},
-        [DRIVER_CALL_map] = {PER_PIECE(1500)},
         [DRIVER_CALL_set_access] = {PER_PIECE(36000)},
-        [DRIVER_CALL_unmap] = {PER_PIECE(26000)},
-        [DRIVER_CALL_release] = {EACH(50000)},
-        [DRIVER_CALL_free] = {EACH(50000)},
-        [DRIVER_CALL_alloc_async] = {EACH(1000)},
-        [DRIVER_CALL_free_async] = {EACH(1000)},
-        [DRIVER_CALL_reserve] = {EACH(19000)},
-        [DRIVER_CALL_event_record] = {EACH(500)},
-        [DRIVER_CALL_event_query] = {EACH(300)},
+        COSTS_ALIKE,
     },
 };
 
