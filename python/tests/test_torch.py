@@ -398,6 +398,15 @@ def test_the_cache_is_this_users_alone(cache, tmp_path):
     assert cache().read_text() == "kept\n"
 
 
+def test_a_shim_is_linked_from_all_sources_and_nothing_else_is_kept(cache, monkeypatch):
+    from tarn.torch import shim as found
+    monkeypatch.setattr(found, "_command", lambda *arguments: [
+        "sh", "-c", f'{"basename" if arguments[-1].endswith(".o") else "cat"} "$@" >{arguments[-1]}', "sh", *arguments[-2]])
+    kept = cache()
+    assert kept.read_text().split() == sorted(source.name for source in found._sources()[0].glob("*.cc"))
+    assert list(kept.parent.iterdir()) == [kept]
+
+
 @pytest.mark.parametrize("place", ["tarn", "tarn/torch", "shim", "."])
 def test_a_cache_that_others_may_write_is_refused(place, cache, tmp_path):
     import tarn.torch

@@ -16,6 +16,7 @@ import stat
 import subprocess
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -146,15 +147,17 @@ def shim_path(torch: Any) -> Path:
     return kept
 
 
-def _command(torch: Any, minor: str, sources: Path, headers: Path, compiler: str, output: str) -> List[str]:
+def _command(torch: Any, minor: str, sources: Path, headers: Path, compiler: str, inputs: List[str], output: str) -> List[str]:
+    """Compiles one source to an object, or links objects to a shim."""
     major, sub = (int(part) for part in minor.split("."))
     standard = "c++20" if (major, sub) >= (2, 14) else "c++17"  # what its headers are written in
     library = Path(_library.path()).resolve()
     c10 = Path(torch.__file__).parent / "lib"
-    return [compiler, f"-std={standard}", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-DTARN_TORCH_VERSION={1000 * major + sub}",
-            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-isystem", str(sources / "cuda"),
-            "-isystem", str(Path(torch.__file__).parent / "include"), f"-I{headers}", "-o", output,
-            *(str(part) for part in sorted(sources.glob("*.cc"))), str(library), f"-L{c10}", "-lc10_cuda", "-lc10", *_loaded_cxx_library(),
+    if output.endswith(".o"):
+        return [compiler, f"-std={standard}", "-O2", "-fPIC", "-fvisibility=hidden", f"-DTARN_TORCH_VERSION={1000 * major + sub}",
+                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-isystem", str(sources / "cuda"),
+                "-isystem", str(Path(torch.__file__).parent / "include"), f"-I{headers}", "-c", "-o", output, *inputs]
+    return [compiler, "-shared", "-o", output, *inputs, str(library), f"-L{c10}", "-lc10_cuda", "-lc10", *_loaded_cxx_library(),
             f"-Wl,-rpath,{library.parent}", f"-Wl,-rpath,{c10}", "-Wl,--allow-shlib-undefined"]
 
 
@@ -166,15 +169,18 @@ def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -
                           "of these releases, or name a compiler in CXX, or a shim in TARN_TORCH_SHIM")
     warnings.warn(f"{_why_none_fits(torch)}. So {compiler} now compiles {sources}/*.cc against its headers, once, which takes some seconds; the "
                   f"result is kept in {kept.parent}", RuntimeWarning, stacklevel=4)
-    handle, made = tempfile.mkstemp(dir=kept.parent, suffix=".so")
-    os.close(handle)
-    try:
-        ended = subprocess.run(_command(torch, minor, sources, headers, compiler, made), capture_output=True, text=True, check=False)
+
+    def run(command: List[str]) -> None:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            raise EnableError(f"{compiler} could not compile the shim for PyTorch {torch.__version__}:\n{ended.stderr[-4000:]}")
-        check_shim(torch, Path(made))
-        os.chmod(made, 0o700)  # whatever the umask is
-        os.replace(made, kept)
-    finally:
-        if os.path.exists(made):
-            os.unlink(made)
+            raise EnableError(f"{command[0]} could not compile the shim for PyTorch {torch.__version__}:\n{ended.stderr[-4000:]}")
+
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        objects = {f"{folder}/{source.stem}.o": str(source) for source in sorted(sources.glob("*.cc"))}
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            list(threads.map(run, [_command(torch, minor, sources, headers, compiler, [source], made) for made, source in objects.items()]))
+        shim = Path(folder, "shim.so")
+        run(_command(torch, minor, sources, headers, compiler, list(objects), str(shim)))
+        check_shim(torch, shim)
+        shim.chmod(0o700)  # whatever the umask is
+        shim.replace(kept)
