@@ -82,6 +82,28 @@ def test_a_consumer_that_refuses_and_has_the_block_alone_gives_it_back(monkeypat
     assert tarn.memory_allocated() == before and ["PyCapsule" in text for text in ignored] == [True]
 
 
+def test_capsules_leave_what_all_share_as_it_is(python):
+    """ctypes.pythonapi belongs to no library. NVIDIA's warp gives its functions types for Python objects, which tarn's must not meet."""
+    assert python("""
+        import ctypes, gc
+
+        def claim():
+            api = ctypes.pythonapi
+            api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+            api.PyCapsule_GetPointer.argtypes = api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+            return api.PyCapsule_GetPointer
+
+        of_another = claim()
+        import tarn
+        capsule = tarn.alloc(100).__dlpack__()
+        print(of_another(capsule, b"dltensor") > 0)
+        claim()
+        del capsule
+        gc.collect()
+        print(tarn.memory_allocated())
+        """) == "True\n0\n"
+
+
 def test_the_host_waits_for_the_stream_before_it_reads():
     """DLPack's consumer is the CPU here, so that queued work must have run when it has the array."""
     from tarn import _c  # noqa: F401

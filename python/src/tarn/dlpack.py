@@ -6,7 +6,8 @@ that carry them."""
 
 import ctypes
 import re
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from ctypes import (CFUNCTYPE, POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p,
+                    py_object)
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from ._library import lib
@@ -70,14 +71,16 @@ def _drop(address: Optional[int]) -> None:
 
 _release = _Deleter(_drop)
 
-_new = ctypes.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = py_object, [c_void_p, c_char_p, c_void_p]
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [c_void_p, c_char_p]
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = c_void_p, [c_void_p, c_char_p]
-_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes looks for an exception after each call
-_raise_pending.restype = c_void_p
+
+def _python(name: str, result: Any, *kinds: Any) -> Any:
+    """A function of Python's C interface. Attributes of ctypes.pythonapi would be shared with all other code, which gives them other types."""
+    return PYFUNCTYPE(result, *kinds)((name, ctypes.pythonapi))
+
+
+_new = _python("PyCapsule_New", py_object, c_void_p, c_char_p, c_void_p)
+_is_valid = _python("PyCapsule_IsValid", c_int, c_void_p, c_char_p)
+_pointer = _python("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
+_raise_pending = _python("PyErr_Occurred", c_void_p)  # ctypes looks for an exception after each call
 
 
 def _forget(capsule: int) -> None:
