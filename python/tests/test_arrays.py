@@ -104,6 +104,16 @@ def test_capsules_leave_what_all_share_as_it_is(python):
         """) == "True\n0\n"
 
 
+def test_the_interpreter_ends_with_arrays_that_modules_have(python):
+    """Modules are emptied one after the other. What the last of them have is collected when tarn's are empty."""
+    python("""
+        import numpy, sys, tarn
+        block = tarn.alloc(4096)
+        for module in list(sys.modules.values()):
+            module.of_a_test = [numpy.from_dlpack(block), numpy.from_dlpack(tarn.alloc(4096)), block.__dlpack__()]
+        """)
+
+
 def test_the_host_waits_for_the_stream_before_it_reads():
     """DLPack's consumer is the CPU here, so that queued work must have run when it has the array."""
     from tarn import _c  # noqa: F401

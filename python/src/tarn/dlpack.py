@@ -56,20 +56,9 @@ class Taken(Owning):
     def __init__(self) -> None:
         self.pointer, self.lease = 0, None  # type: int, Optional[Stream]
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = lib.tarn_free) -> None:
         if self.pointer:
-            lib.tarn_free(self.pointer)
-
-
-# Tensors that consumers have, by the address of the structure, until they call the deleter: the structure, its shape, what keeps the memory.
-_held: Dict[int, Tuple[Any, ...]] = {}
-
-
-def _drop(address: Optional[int]) -> None:
-    _held.pop(address or 0, None)
-
-
-_release = _Deleter(_drop)
+            free(self.pointer)
 
 
 def _python(name: str, result: Any, *kinds: Any) -> Any:
@@ -78,22 +67,36 @@ def _python(name: str, result: Any, *kinds: Any) -> Any:
 
 
 _new = _python("PyCapsule_New", py_object, c_void_p, c_char_p, c_void_p)
-_is_valid = _python("PyCapsule_IsValid", c_int, c_void_p, c_char_p)
-_pointer = _python("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
-_raise_pending = _python("PyErr_Occurred", c_void_p)  # ctypes looks for an exception after each call
 
 
-def _forget(capsule: int) -> None:
-    """Runs when a capsule is collected. A capsule that nobody took still has its first name. A consumer renames it, and calls the deleter later."""
-    try:
-        _raise_pending()  # that of a consumer that fails: nothing can be done beside it
-    finally:
-        for name in (b"dltensor", b"dltensor_versioned"):
-            if _is_valid(capsule, name):
-                _drop(_pointer(capsule, name))
+def _consumers() -> Tuple[Dict[int, Tuple[Any, ...]], Any, Any]:
+    """The tensors that consumers have, by the address of the structure: the structure, its shape, what keeps the memory. The deleter, which removes
+    one. The destructor of capsules. All this is never collected: consumers call it until the interpreter has ended, when modules are empty."""
+    held: Dict[int, Tuple[Any, ...]] = {}
+    is_valid = _python("PyCapsule_IsValid", c_int, c_void_p, c_char_p)
+    pointer = _python("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
+    raise_pending = _python("PyErr_Occurred", c_void_p)  # ctypes looks for an exception after each call
+
+    def drop(address: Optional[int]) -> None:
+        held.pop(address or 0, None)
+
+    def forget(capsule: int) -> None:
+        """Runs when a capsule is collected. A capsule that nobody took still has its first name. A consumer renames it, and calls the deleter
+        later."""
+        try:
+            raise_pending()  # that of a consumer that fails: nothing can be done beside it
+        finally:
+            for name in (b"dltensor", b"dltensor_versioned"):
+                if is_valid(capsule, name):
+                    drop(pointer(capsule, name))
+
+    callbacks = (_Deleter(drop), CFUNCTYPE(None, c_void_p)(forget))
+    for callback in callbacks:
+        _python("Py_IncRef", None, py_object)(callback)
+    return (held, *callbacks)
 
 
-_destructor = CFUNCTYPE(None, c_void_p)(_forget)
+_held, _release, _destructor = _consumers()
 
 
 def type_of(typestr: str) -> Tuple[_DataType, int]:
