@@ -193,6 +193,25 @@ class Untold(Exception):
         raise RuntimeError("no text")
 
 
+def test_nothing_is_called_when_the_interpreter_has_ended(python):
+    """It may end before the process does: a program that embeds it, or a subinterpreter."""
+    assert python("""
+        import atexit, tarn
+
+        def called(*_):
+            print("called")
+
+        kept = [tarn.Sleeper("a sleeper", commit=called, wake=called), tarn.Spiller(called, before_growth=called)]
+        atexit._run_exitfuncs()
+        tarn.sleep()
+        tarn.wake()
+        try:
+            tarn.alloc(1 << 40)
+        except tarn.OutOfMemoryError:
+            print(tarn.alloc(100).nbytes)
+        """) == "100\n"
+
+
 @pytest.mark.parametrize("error", [RuntimeError("\udcff"), Untold(), RuntimeError("\u00e9" * 1000)])
 def test_whatever_a_failure_says_it_is_a_failure(error):
     def fails():

@@ -3,7 +3,9 @@
 
 """One exception per status. Each is a TarnError, and also what Python calls such an error, where it has a name for it."""
 
+import atexit
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, NoReturn, Type
 
 from ._c import tarn_status
@@ -175,6 +177,16 @@ class Callbacks(threading.local):
                 raise error
         if status:
             raise error_of(status) from (raised[-1] if raised else None)
+
+
+def close_at_exit(objects: Dict[int, Any]) -> None:
+    """Closes objects whose functions the library calls when the interpreter ends, a subinterpreter too: afterwards a call would end the process."""
+
+    def close() -> None:
+        for each in list(objects.values()):
+            with suppress(TarnError):  # in a forked child, or after shutdown()
+                each.close()
+    atexit.register(close)
 
 
 class Owning:

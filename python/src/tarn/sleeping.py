@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 from . import _c, _texts
 from ._integers import integer
 from ._library import lib
-from .errors import BusyError, Callbacks, InvalidArgumentError, Owning, check
+from .errors import BusyError, Callbacks, InvalidArgumentError, Owning, check, close_at_exit
 from .memory import tag_number
 from .pools import Pool, PoolId
 
@@ -38,6 +38,7 @@ class Slept(NamedTuple):
 #: Room for what stays: more than the mappings that Linux gives a process. Only what is written takes memory.
 _MOST_ITEMS = 1 << 18
 _sleepers: "Dict[int, Sleeper]" = {}  # the library has the callbacks of these
+close_at_exit(_sleepers)
 _callbacks = Callbacks()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from . import _c
 from ._library import lib
 from .devices import DeviceLike, device_index
-from .errors import Owning, check
+from .errors import Owning, check, close_at_exit
 
 
 class Shortage(NamedTuple):
@@ -25,6 +25,7 @@ class Shortage(NamedTuple):
 
 
 _spillers: "Dict[int, Spiller]" = {}  # the library has the callbacks of these
+close_at_exit(_spillers)
 
 
 def _for_c(kind: Any, function: Callable[..., Any]) -> Any:
