@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import tarn
+from tarn._library import lib
 
 PAGE = 2 << 20
 
@@ -32,6 +33,19 @@ def test_pages_come_and_go():
         with pytest.raises(ValueError, match="offset"):
             pages.commit(-PAGE, PAGE)
     assert repr(pages) == "<tarn.Range, closed>"
+    pages.close()
+
+
+def test_two_threads_close_a_range(monkeypatch):
+    """While one is in C, the other has nothing left to do: a new range may have the place of the old one by then."""
+    pages, destroy = tarn.Range(PAGE), lib.tarn_range_destroy
+
+    def beside(pointer):
+        monkeypatch.undo()
+        pages.close()
+        return destroy(pointer)
+
+    monkeypatch.setattr(lib, "tarn_range_destroy", beside)
     pages.close()
 
 

@@ -87,8 +87,11 @@ class Lease(Owning):
 
     def close(self) -> None:
         """Gives the handle back. A second call does nothing."""
-        if self._lease.handle:
-            check(lib.tarn_handle_return(byref(self._lease)))
+        lease, self._lease = self._lease, _c.tarn_lease()
+        status = lib.tarn_handle_return(byref(lease)) if lease.handle else 0
+        if status:
+            self._lease = lease
+            check(status)
         self._stream = None
 
     def __enter__(self) -> "Lease":

@@ -88,9 +88,11 @@ class Range(Owning):
 
     def close(self) -> None:
         """Ends the range. A second call does nothing. BusyError while a page is held."""
-        if self.pointer:
-            check(lib.tarn_range_destroy(self.pointer))
-            self.pointer = c_void_p()
+        pointer, self.pointer = self.pointer, c_void_p()
+        status = lib.tarn_range_destroy(pointer) if pointer else 0
+        if status:
+            self.pointer = pointer
+            check(status)
 
     def __enter__(self) -> "Range":
         return self
