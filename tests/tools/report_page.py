@@ -705,8 +705,22 @@ def hostile_texts(browser):
     expect("pictures and scripts", browser.run("return document.querySelectorAll('img, #report script').length"), 0)
 
 
+def cut_names(browser):
+    """A name that is cut inside a character of two halves gets into a picture."""
+    file = os.path.join(OUT, "cut.pickle")
+    events = [{"action": "alloc", "addr": 1 << 20, "size": 4096, "stream": 0, "user_metadata": "x" * 38 + "\U0001f600" * 3, "frames": []}]
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    browser.open(make_page("cut", file))
+    browser.run("""HTMLAnchorElement.prototype.click = function() { window.named = this.download; };
+        document.getElementById('save-png').click()""")
+    browser.wait("window.named || !document.getElementById('said').hidden", "nothing was saved")
+    expect("the picture", browser.run("return window.named || document.getElementById('said').textContent"), "cut-device0.png")
+
+
+
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts, cut_names],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, no_slider, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, first_of_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],

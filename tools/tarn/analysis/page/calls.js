@@ -162,8 +162,9 @@ class Calls {
     }
 }
 
+// No half of a character of two remains, which no picture can be made of.
 function cutText(text, count) {
-    return text.length <= count ? text : count > 3 ? text.slice(0, count - 1) + "\u2026" : "";
+    return text.length <= count ? text : count > 3 ? text.slice(0, count - 1).replace(/[\ud800-\udbff]$/, "") + "\u2026" : "";
 }
 
 // The same function has the same colour everywhere.
