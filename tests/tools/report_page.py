@@ -718,9 +718,17 @@ def cut_names(browser):
     expect("the picture", browser.run("return window.named || document.getElementById('said').textContent"), "cut-device0.png")
 
 
+def without_scripts(browser):
+    """Where no script runs, as in the view of an artefact of a build, the page says what to do instead of reading for ever."""
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.driver.get("file://" + os.path.join(OUT, "tarn.html"))
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    seen = browser.get("body").text.splitlines()
+    expect("without scripts", ["JavaScript" in line for line in seen[:2]], [True, False])
+
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts, cut_names],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, moved_sites, ties, state_only, wide_numbers, hostile_texts, cut_names, without_scripts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, time_of_an_error, what_if, no_slider, accessible, above_the_fold, sent_to_others, *MOVES],
     "open": [several_ranks, first_of_ranks, viewer, broken_among_others, made_by, snapshots_opened],
     "many": [many_events, thinned],
