@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # The program where its output cannot be written: a full device, a file that may not grow past any of many sizes, a full file system, a
-# reader that has gone. It fails and says why; a file of its own is there whole or not at all, and what was there before stays.
+# reader that has gone, a file that must stay. It fails and says why; a file of its own is there whole or not at all, and what was there before
+# stays.
 # TARN_PROGRAM is the program, TARN_TEST_DATA the folder of generated snapshots; with TARN_FAILURES=all every KiB is tried.
 # shellcheck source=tests/support/program.sh
 source "$(dirname "$0")/../support/program.sh"
@@ -106,6 +107,12 @@ for line in "${writing[@]}"; do
     fails 'stdout cannot be written: it exists and is not a regular file' "$line"
     [ -L "$work/stdout" ] || fail "the link is gone: $line"
     rm "$work/stdout"
+    for begins in '\x80\x02}q' '\x1f\x8b\x08\x00' '\x28\xb5\x2f\xfd'; do # as where -o has lost its file, and takes that of a pattern
+        printf '%b' "$begins" >"$work/recording"
+        status=0 && "$tarn" "${arguments[@]}" "$work/recording" >"$work/out" 2>"$work/err" </dev/null || status=$?
+        fails 'recording cannot be written: a recording is there' "$line"
+        cmp -s "$work/recording" <(printf '%b' "$begins") || fail "the recording is gone: $line"
+    done
 done
 
 # A file system that is full, where one can be made: each number of free pages.

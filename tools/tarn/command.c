@@ -5,6 +5,7 @@
 #include "command.h"
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -122,6 +123,30 @@ bool command_may_write(const char *name, const char *path)
         return true;
     fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name,
             path);
+    return false;
+}
+
+/* A pickle, or what zstd or gzip has compressed. */
+static bool is_recording(const char *path)
+{
+    unsigned char first[4] = {0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, first, sizeof first);
+    if (file >= 0)
+        close(file);
+    return length == (ssize_t)sizeof first &&
+           (first[0] == 0x80 || (first[0] == 0x1f && first[1] == 0x8b) ||
+            memcmp(first, "\x28\xb5\x2f\xfd", sizeof first) == 0);
+}
+
+bool command_may_write_result(const char *name, const char *path)
+{
+    if (!command_may_write(name, path))
+        return false;
+    if (!is_recording(path))
+        return true;
+    fprintf(stderr, "tarn %s: %s cannot be written: a recording is there, and would be lost\n",
+            name, path);
     return false;
 }
 

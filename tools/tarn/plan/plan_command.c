@@ -546,7 +546,7 @@ static int plan(struct arguments *arguments)
     struct plan_draft draft = {0};
     struct findings findings = {0};
     char error[256];
-    if (arguments->output && !command_may_write("plan", arguments->output))
+    if (arguments->output && !command_may_write_result("plan", arguments->output))
         return COMMAND_FAILED;
     /* keep what comes through a pipe, since the file is replayed many times */
     if (!once_hold(arguments->path, error, sizeof error))

@@ -306,8 +306,6 @@ static bool write_page(const char *path, const struct report_file *files, size_t
         fputs("tarn report: the page could not be written\n", stderr);
         return false;
     }
-    if (!command_may_write("report", path))
-        return false;
     size_t size = strlen(path) + 8;
     char *draft = malloc(size);
     int file = -1;
@@ -526,6 +524,9 @@ static int run_report(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
+    if (arguments.output && strcmp(arguments.output, "-") != 0 &&
+        !command_may_write_result("report", arguments.output))
+        return COMMAND_FAILED;
     char *made_by = describe_command(argc, argv, &arguments);
     arguments.made_by = made_by ? made_by : "tarn report";
     status = report(&arguments, "report", argv + optind, (size_t)count);
