@@ -48,6 +48,14 @@ def test_the_variable_enables_tarn_with_the_import(torch):
     assert "ImportError: TARN_TORCH=1: tarn has no shim for PyTorch 2.1.0" in ended.stderr and "Unset it" in ended.stderr
 
 
+@pytest.mark.parametrize("before", ["importlib.util.find_spec('torch')", "exec('try: import torch\\nexcept ImportError: pass')"])
+def test_the_variable_holds_until_torch_is_imported(torch, before):
+    """transformers and accelerate look whether there is a torch before they import it."""
+    torch(version="2.1.0")
+    ended = site(f"import importlib.util\n{before}\nimport torch")
+    assert ended.returncode == 1 and "ImportError: TARN_TORCH=1: tarn has no shim for PyTorch 2.1.0" in ended.stderr, ended.stderr
+
+
 def test_without_the_variable_nothing_happens(torch, monkeypatch):
     torch(version="2.1.0")
     for value in ("", "0"):

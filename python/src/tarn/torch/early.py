@@ -28,19 +28,19 @@ class _Loader(importlib.abc.Loader):
             enable()
         except EnableError as error:
             raise ImportError(f"TARN_TORCH={os.environ.get('TARN_TORCH')}: {error}. Unset it to run on PyTorch's own allocator") from error
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch by those who would find it anyway, once."""
+    """Finds torch by those who would find it anyway. Until it is imported: importlib.util.find_spec() asks too, and imports nothing."""
 
     def find_spec(self, name: str, path: Optional[Sequence[str]], target: Any = None) -> Any:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None:
             for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
+                find = None if finder is self else getattr(finder, "find_spec", None)
                 spec = find(name, path, target) if find else None
                 if spec is not None:
                     break
