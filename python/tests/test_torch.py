@@ -81,6 +81,24 @@ def test_another_value_is_refused(torch, monkeypatch):
     assert "TARN_TORCH=yes: 1 puts PyTorch on tarn, 0 does not" in ended.stderr
 
 
+def test_a_program_finds_the_modules_that_it_finds_without_tarn(python, tmp_path):
+    """Those of its own folder, where a link leads, and none of the current one."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "program.py").write_text("import sys\nimport beside\nprint(sys.path, sys.argv)\n")
+    (tmp_path / "project" / "beside.py").touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / "project" / "program.py")
+    words = [str(tmp_path / "link.py"), "--help"]
+    alone = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+    assert python(f"""
+        import sys
+        import tarn.torch
+        from tarn.torch.__main__ import main
+        tarn.torch.enable = lambda: None
+        sys.argv[1:] = {words}
+        main()
+    """) == alone
+
+
 def test_what_cannot_be_enabled_says_why(torch, python, monkeypatch):
     torch(cuda=False)
     monkeypatch.setenv("TARN_TORCH", "0")

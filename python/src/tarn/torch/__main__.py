@@ -33,7 +33,8 @@ def main() -> None:
         if not os.path.exists(arguments[0]):
             sys.exit(f"tarn.torch: there is no file {arguments[0]}")
         sys.argv = arguments
-        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        if not getattr(sys.flags, "safe_path", False):  # as without tarn: the program's folder in place of the current one
+            sys.path[0] = os.path.dirname(os.path.realpath(arguments[0]))
         runpy.run_path(arguments[0], run_name="__main__")
 
 
