@@ -45,3 +45,9 @@ def test_config_may_be_left_out(tmp_path, monkeypatch, capsys, words):
     monkeypatch.setattr(sys, "argv", ["tarn", *words])
     command.main()
     assert capsys.readouterr().out == f"-I{tmp_path}/include\n"
+
+
+def test_a_program_that_cannot_be_run_is_named(monkeypatch):
+    monkeypatch.setenv("TARN_PROGRAM", "/no-such/tarn")
+    with pytest.raises(SystemExit, match="^tarn: /no-such/tarn cannot be run: No such file or directory$"):
+        command.main()

@@ -28,9 +28,12 @@ def main() -> None:
         return
     try:
         path = program()
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+    try:
         os.execv(path, ["tarn", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(str(error))
+        sys.exit(f"tarn: {path} cannot be run: {error.strerror}")
 
 
 if __name__ == "__main__":
