@@ -35,6 +35,20 @@ def test_a_block_is_freed_when_it_is_closed_or_collected():
     assert tarn.memory_allocated() == before
 
 
+def test_a_block_is_of_its_streams_device():
+    stream, pool = tarn.Stream(1), tarn.Pool(1)
+    with tarn.Device(1), pool:
+        with tarn.Device(0):
+            for options in ({}, {"tag": "of the other device"}, {"device": 1}):
+                block = tarn.alloc(100, stream=stream, **options)
+                assert block.device == tarn.Device(1) and block.info.device == 1 and block.info.pool.second == pool.id.second
+    block = tarn.alloc(100, stream=stream)
+    assert block.device == tarn.Device(1) and block.info.pool.second == 0
+    for options in ({}, {"tag": "of none"}):
+        with pytest.raises(tarn.InvalidStreamError, match="of device 1, not of device 0"):
+            tarn.alloc(100, stream=stream, device=0, **options)
+
+
 def test_a_block_of_0_bytes_is_nothing():
     block = tarn.alloc(0)
     assert block.ptr == 0 and len(block) == 0

@@ -44,7 +44,7 @@ class _OnStream(Entry):
     def __init__(self, owner: Any, value: int) -> None:
         if value <= _c.TARN_STREAM_PER_THREAD:
             value = _default_stream(value, current_index())
-        super().__init__(owner, Stream._of(value).device.index)
+        super().__init__(owner, index_of_stream(value))
         self.value = value
         self.guard = _c.tarn_guard()
 
@@ -227,9 +227,7 @@ class Stream(Owning, Enterable):
     @property
     def device(self) -> Device:
         """The stream's device."""
-        found = _c.tarn_stream_info(size=sizeof(_c.tarn_stream_info))
-        check(lib.tarn_stream_info_get(self.value, byref(found)))
-        return Device(found.device)
+        return Device(index_of_stream(self.value))
 
     def is_idle(self) -> bool:
         """True if all work queued so far has finished."""
@@ -307,6 +305,13 @@ StreamLike = Any
 def stream_value(stream: StreamLike, device: DeviceLike = None) -> int:
     """The value of a stream; of the current one on `device` for None."""
     return Stream.find(stream, device).value if stream is not None else current_value(device_index(device))
+
+
+def index_of_stream(value: int) -> int:
+    """The number of a stream's device."""
+    found = _c.tarn_stream_info(size=sizeof(_c.tarn_stream_info))
+    check(lib.tarn_stream_info_get(value, byref(found)))
+    return int(found.device)
 
 
 def current_value(device: int) -> int:

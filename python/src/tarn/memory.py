@@ -14,7 +14,8 @@ from . import _c, _texts, dlpack
 from ._entered import Entry, guards, scopes
 from ._integers import integer
 from ._library import lib
-from .devices import Device, DeviceLike, Stream, StreamLike, current_value, device_index, index_of_thread, lease_of, stream_value, value_of_thread
+from .devices import (Device, DeviceLike, Stream, StreamLike, current_value, device_index, index_of_stream, index_of_thread, lease_of, stream_value,
+                      value_of_thread)
 from .errors import InvalidArgumentError, Owning, check
 
 if TYPE_CHECKING:
@@ -268,19 +269,22 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
           pool: Optional["Pool"] = None, wait: Optional[float] = None) -> Block:
     """Allocates `size` bytes for work on `stream`.
 
-    By default on the current device, for its current stream, from the pool of the innermost `with`. `tag` names the block in statistics,
-    snapshots and reports. `wait` bounds the seconds that it waits for work and for other threads, 0: not at all; where more might have
-    helped, it raises NotReadyError."""
+    By default on the device of `stream`, otherwise on the current one for its current stream, and from the pool of the innermost `with`.
+    `tag` names the block in statistics, snapshots and reports. `wait` bounds the seconds that it waits for work and for other threads, 0:
+    not at all; where more might have helped, it raises NotReadyError."""
     if pool is not None:
         opened = _texts.instance("pool", _pool_class(), pool)._open()
     of_thread = device is None and pool is None and guards.is_idle()  # as nearly always
     index = index_of_thread() if of_thread else device_index(pool.device if pool is not None and device is None else device)
     value = stream_value(stream, index) if stream is not None else value_of_thread(index) if of_thread else current_value(index)
+    if stream is not None and device is None and pool is None and value > _c.TARN_STREAM_PER_THREAD:
+        index = index_of_stream(value)
     chosen = opened if pool is not None else None if scopes.agrees(index) else _pool_of_context(index, value)
     if shared_scopes:
         end_shared_scopes()
     pointer = c_void_p()
-    if chosen is None and not alignment and not tag and wait is None and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
+    is_sure = device is None or stream is None  # that the stream is of the device
+    if chosen is None and not alignment and not tag and wait is None and is_sure and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
         check(lib.tarn_alloc_on(value, size, byref(pointer)))  # the short way
     else:
         options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
