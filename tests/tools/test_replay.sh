@@ -10,6 +10,7 @@ source "$(dirname "$0")/../support/program.sh"
 # The program itself.
 run 0 --help && says out 'replay' && silent err
 run 0 help && says out 'Usage: tarn'
+run 0 help --help && says out 'Usage: tarn'
 run 0 --version && says out '^tarn [0-9]'
 run 0 help replay && says out 'Usage: tarn replay' && says out '--device-memory'
 run 0 replay --help && says out 'Usage: tarn replay' && silent err

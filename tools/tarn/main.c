@@ -126,6 +126,11 @@ static void survive_large_files(void)
         (void)sigaction(SIGXFSZ, &caught, NULL);
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0;
+}
+
 int main(int argc, char **argv)
 {
     occupy_streams();
@@ -138,8 +143,7 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     bool asks = strcmp(name, "help") == 0;
-    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0 ||
-        (asks && (argc == 2 || strcmp(argv[2], "help") == 0))) {
+    if (is_help(name) && (!asks || argc == 2 || is_help(argv[2]))) {
         help(stdout);
         return finish(COMMAND_OK);
     }
