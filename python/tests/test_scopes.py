@@ -18,6 +18,7 @@ import pytest
 import tarn
 import tarn.adaptors
 from tarn._entered import scopes
+from tarn._library import lib
 
 
 def pool_of(block):
@@ -115,6 +116,26 @@ def test_tasks_have_streams_and_devices_of_their_own():
         await asyncio.gather(*(work(stream, tarn.Device(at % 2), at) for at, stream in enumerate(streams)), outside())
     asyncio.run(main())
     assert tarn.current_stream() == before
+
+
+def test_what_c_would_take_from_the_thread_is_the_contexts(monkeypatch):
+    """The device of a range, and the stream of pinned memory."""
+    stream, before, asked, allocate = tarn.Stream(device=1), tarn.current_stream(), [], lib.tarn_pinned_alloc
+    monkeypatch.setattr(lib, "tarn_pinned_alloc", lambda value, *more: asked.append(value) or allocate(value, *more))
+
+    async def inside():
+        with stream:
+            await turns(2)
+
+    async def outside():
+        await turns(1)
+        assert tarn.Range(2 << 20).device.index == 0
+        tarn.pinned(100)
+
+    async def main():
+        await asyncio.gather(inside(), outside())
+    asyncio.run(main())
+    assert asked == [before.value]
 
 
 def test_a_device_that_is_set_is_the_contexts():

@@ -307,6 +307,11 @@ def stream_value(stream: StreamLike, device: DeviceLike = None) -> int:
     return Stream.find(stream, device).value if stream is not None else current_value(device_index(device))
 
 
+def value_for_c(stream: StreamLike) -> int:
+    """The same for a call of C, which looks up the thread's current stream itself. That is the context's only while nothing is open."""
+    return _c.TARN_STREAM_CURRENT if stream is None and guards.is_idle() else stream_value(stream)
+
+
 def index_of_stream(value: int) -> int:
     """The number of a stream's device."""
     found = _c.tarn_stream_info(size=sizeof(_c.tarn_stream_info))

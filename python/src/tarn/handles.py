@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import Dict, List, NamedTuple, Optional, Tuple, Type
 
 from . import _c, _texts
-from ._entered import guards
 from ._library import lib
-from .devices import DeviceLike, StreamLike, device_index, lease_of, stream_value
+from .devices import DeviceLike, StreamLike, device_index, lease_of, stream_value, value_for_c
 from .errors import InvalidArgumentError, Owning, check
 
 
@@ -50,15 +49,11 @@ def _number(name: str) -> int:
     return number.value
 
 
-def _wanted(stream: StreamLike) -> int:
-    return _c.TARN_STREAM_CURRENT if stream is None and guards.is_idle() else stream_value(stream)
-
-
 def handle(library: str, stream: StreamLike = None) -> int:
     """The calling thread's handle of a library ("cublas", "cudnn"), as a number, bound to `stream` or to the thread's current one. Ask
     again after each change of device or stream, and never destroy it."""
     found = c_void_p()
-    check(lib.tarn_handle_get(_number(library), _wanted(stream), byref(found)))
+    check(lib.tarn_handle_get(_number(library), value_for_c(stream), byref(found)))
     return found.value or 0
 
 
@@ -124,7 +119,7 @@ def trim_handles(library: str, *, device: DeviceLike = None) -> int:
 def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
     """Address and bytes of the workspace to pass to a call of the library (cublasLtMatmul)."""
     pointer, size = c_void_p(), c_size_t()
-    check(lib.tarn_workspace_get(_number(library), _wanted(stream), None, byref(pointer), byref(size)))
+    check(lib.tarn_workspace_get(_number(library), value_for_c(stream), None, byref(pointer), byref(size)))
     return pointer.value or 0, size.value
 
 

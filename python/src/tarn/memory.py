@@ -15,7 +15,7 @@ from ._entered import Entry, guards, scopes
 from ._integers import integer
 from ._library import lib
 from .devices import (Device, DeviceLike, Stream, StreamLike, current_value, device_index, index_of_stream, index_of_thread, lease_of, stream_value,
-                      value_of_thread)
+                      value_for_c, value_of_thread)
 from .errors import InvalidArgumentError, Owning, check
 
 if TYPE_CHECKING:
@@ -313,8 +313,7 @@ class PinnedBlock(Owning):
 
     def __init__(self, size: int, stream: StreamLike = None) -> None:
         pointer = c_void_p()
-        value = _c.TARN_STREAM_CURRENT if stream is None else stream_value(stream)
-        check(lib.tarn_pinned_alloc(value, size, byref(pointer)))
+        check(lib.tarn_pinned_alloc(value_for_c(stream), size, byref(pointer)))
         self._memory: Optional[_PinnedMemory] = _PinnedMemory(pointer.value or 0)
         self._size = int(size)
 

@@ -36,7 +36,7 @@ class Range(Owning):
     closed or collected, after the work of the streams that its pages were committed for."""
 
     def __init__(self, nbytes: int, *, page: int = 0, pool: Optional[Pool] = None, tag: Optional[str] = None) -> None:
-        pointer = None if pool is None else _texts.instance("pool", Pool, pool)._open()
+        pointer = (Pool.default() if pool is None else _texts.instance("pool", Pool, pool))._open()
         options = _c.tarn_range_options(size=sizeof(_c.tarn_range_options), pool=pointer,
                                         page=integer("page", page), tag=tag_number(tag))
         self.pointer = c_void_p()
