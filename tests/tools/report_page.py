@@ -544,7 +544,7 @@ def time_of_an_error(browser):
 
 
 def accessible(browser):
-    """Whatever can be chosen has a name, texts have contrast in both schemes, and keys reach the search."""
+    """Whatever can be chosen has a name, texts have contrast in both schemes, the keyboard stays where it is, and reaches the search."""
     for scheme in ("light", "dark"):
         browser.open(os.path.join(OUT, "tarn.html"), scheme)
         browser.settle()
@@ -565,6 +565,13 @@ def accessible(browser):
         return [...document.querySelectorAll('button, select, input, canvas[tabindex], [role=img], [role=application]')].filter(
             node => !named(node)).map(node => node.outerHTML.slice(0, 80))""")
     expect("what has no name", nameless, [])
+    for button in ("#groups .row", "#groups .sort", "#blocks .sort", "#legend .entry"):
+        browser.run("document.querySelector(arguments[0]).focus()", button)
+        browser.keys(Keys.ENTER)
+        browser.filtered()
+        expect("focus after " + button, browser.run("return document.activeElement === document.querySelector(arguments[0])", button), True)
+        browser.run("if (!document.getElementById('clear').hidden) document.getElementById('clear').click()")
+        browser.filtered()
     browser.get("body").send_keys("/")
     expect("focus of /", browser.run("return document.activeElement.id"), "search")
 

@@ -79,8 +79,13 @@ function element(name, attributes, ...children) {
 
 const byId = id => document.getElementById(id);
 
+// Where a reader has the keyboard on a button, it goes to the button at that place in what is new.
 function replaceContent(id, ...children) {
-    byId(id).replaceChildren(...children.filter(child => child !== null && child !== undefined));
+    const place = byId(id), buttons = () => [...place.querySelectorAll("button")];
+    const at = place.contains(document.activeElement) ? buttons().indexOf(document.activeElement) : -1;
+    place.replaceChildren(...children.filter(child => child !== null && child !== undefined));
+    if (at >= 0 && buttons()[at])
+        buttons()[at].focus({preventScroll: true});
 }
 
 // A bar in a slot of 60 pixels, so that what follows stands in line.

@@ -160,13 +160,9 @@ function showLegend() {
         return element("li", {title: group.label, class: grouping.on && !grouping.on[number] ? "off" : null}, entry, opener);
     });
     const tags = chosen.by === "tag" ? [...chosen.opened].sort() : [];
-    const focused = document.activeElement && document.activeElement.matches("#legend .entry")
-        ? [...byId("legend").querySelectorAll(".entry")].indexOf(document.activeElement) : -1;
     replaceContent("opened", ...tags.map(tag => element("button", {type: "button", class: "chip",
         title: "Put the parts of " + tag + " together again", onclick: () => toggleTag(tag)}, tag + " \u2212")));
     replaceContent("legend", ...items);
-    if (focused >= 0 && byId("legend").querySelectorAll(".entry")[focused])
-        byId("legend").querySelectorAll(".entry")[focused].focus();
 }
 
 function toggleLegend(key) {
