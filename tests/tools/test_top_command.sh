@@ -138,7 +138,7 @@ run 0 "$tarn" top trainer
 
 # On a terminal: a screen that is refreshed, takes a new size, and is left by q, or when the process ends.
 python3 - "$tarn" "$first" <<'END' || fail "the screen is not as documented"
-import fcntl, os, pty, select, signal, struct, sys, termios, time
+import fcntl, os, pty, re, select, signal, struct, sys, termios, time
 
 tarn, process = sys.argv[1:]
 
@@ -171,7 +171,7 @@ seen = {}
 def resize_and_quit(frames, file, child):
     if len(frames) > 3 and "resized" not in seen:
         seen["resized"] = len(frames)
-        fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
+        fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
         os.kill(child, signal.SIGWINCH)
     if "resized" in seen and len(frames) > seen["resized"] + 3 and "quit" not in seen:
         seen["quit"] = True
@@ -182,6 +182,8 @@ frames = out.split(b"\x1b[H")[1:]
 assert out.startswith(b"\x1b[?1049h") and out.endswith(b"\x1b[?1049l"), out[-200:]
 assert "█".encode() in frames[2], frames[2]
 assert frames[2].count(b"\n") <= 23 and frames[-1].count(b"\n") <= 9, frames[-1]
+plain = re.sub(r"\033\[[0-9;?]*[A-Za-z]|\r", "", frames[-2].decode()) # a longer last line would scroll the first one away
+assert "more" in plain and max(map(len, plain.split("\n"))) <= 40, plain
 
 def end_the_process(frames, file, child):
     if len(frames) > 3 and "killed" not in seen:

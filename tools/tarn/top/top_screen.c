@@ -125,10 +125,10 @@ static bool draw(struct screen *screen)
         at += length + sizeof rest - 1;
         line += length + (line[length] == '\n');
     }
-    int fits = screen->look.width - 2;
-    at +=
-        (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%s", fits > 0 ? fits : 0,
-                         screen->help, line && *line ? " more with a higher window or --once" : "");
+    const char *more = line && *line ? " more with a higher window or --once" : "";
+    int fits = screen->look.width - 2, help = fits - (int)strlen(more);
+    at += (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%.*s",
+                           help > 0 ? help : 0, screen->help, fits > 0 ? fits : 0, more);
     bool done = write_all(text, at);
     free(text);
     return done;
