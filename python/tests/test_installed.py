@@ -5,6 +5,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,11 @@ def test_a_program_that_cannot_be_run_is_named(monkeypatch):
     monkeypatch.setenv("TARN_PROGRAM", "/no-such/tarn")
     with pytest.raises(SystemExit, match="^tarn: /no-such/tarn cannot be run: No such file or directory$"):
         command.main()
+
+
+@pytest.mark.parametrize("name", ["PIPE", "XFSZ"])
+def test_the_program_ends_by_the_signals_that_python_ignores(name):
+    """`tarn report FILE | head` is silent, and what `tarn run` runs inherits what its shell has."""
+    ended = subprocess.run([sys.executable, "-m", "tarn", "-c", f"kill -{name} $$; echo ignored"], capture_output=True, text=True, check=False,
+                           env={**os.environ, "TARN_PROGRAM": "/bin/sh"}, restore_signals=True)
+    assert (ended.returncode, ended.stdout) == (-getattr(signal, f"SIG{name}"), "")

@@ -5,6 +5,7 @@
 what a C compiler takes to build a program with the headers and the library of the package; `--config` may be left out."""
 
 import os
+import signal
 import sys
 
 from ._library import PACKAGE, program
@@ -30,6 +31,8 @@ def main() -> None:
         path = program()
     except FileNotFoundError as error:
         sys.exit(str(error))
+    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores, and a program inherits that
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execv(path, ["tarn", *sys.argv[1:]])
     except OSError as error:
