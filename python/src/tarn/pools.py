@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from numbers import Real
 from threading import Lock
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 from weakref import WeakValueDictionary, ref
 
 from . import _c, _texts
@@ -354,29 +354,23 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_stats_get(self._open(), byref(found)))
         return flatten(found)
 
-    def blocks(self) -> "List[_c.tarn_pool_block]":
-        """Its live blocks."""
+    def _listed(self, kind: Any, list_in_c: Callable[..., int]) -> List[Any]:
         count = c_size_t()
         room = 0
         while True:
-            found = (_c.tarn_pool_block * max(room, 1))()
-            status = lib.tarn_pool_blocks_get(self._open(), found, room, byref(count))
+            found = (kind * max(room, 1))()
+            check(list_in_c(self._open(), found, room, byref(count)))
             if count.value <= room:
-                check(status)
                 return list(found[:count.value])
-            room = count.value + 16
+            room = count.value + 16  # others may allocate meanwhile
+
+    def blocks(self) -> "List[_c.tarn_pool_block]":
+        """Its live blocks."""
+        return self._listed(_c.tarn_pool_block, lib.tarn_pool_blocks_get)
 
     def segments(self) -> "List[_c.tarn_mapping]":
         """The segments of a registrable pool, the oldest first."""
-        count = c_size_t()
-        room = 0
-        while True:
-            found = (_c.tarn_mapping * max(room, 1))()
-            status = lib.tarn_pool_segments_get(self._open(), found, room, byref(count))
-            if status or count.value <= room:
-                check(status)
-                return list(found[:count.value])
-            room = count.value + 16
+        return self._listed(_c.tarn_mapping, lib.tarn_pool_segments_get)
 
     def close(self) -> None:
         """Releases the pool. A second call does nothing."""
