@@ -282,6 +282,23 @@ def test_a_nul_in_a_name_is_refused(owner):
     pool.close()
 
 
+def test_a_signal_ends_a_wait(owner, python):
+    assert python("""
+        import os, signal, threading, time, tarn
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        try:
+            tarn.keep("nobody makes it", wait=60, read=True)
+        except KeyboardInterrupt:
+            print(time.monotonic() - began < 30)
+        began = time.monotonic()
+        try:
+            tarn.keep("nobody makes it", wait=1.1, read=True)
+        except tarn.BusyError:
+            print(1 <= time.monotonic() - began < 30)
+        """) == "True\nTrue\n"
+
+
 def test_arguments_of_other_types_are_named(owner, tmp_path):
     pool = tarn.keep("weights", segment=8 << 20, socket=tmp_path / "keep", wait=0.5)
     block = pool.alloc(1000)

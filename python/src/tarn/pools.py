@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from numbers import Real
 from threading import Lock
+from time import monotonic
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 from weakref import WeakValueDictionary, ref
 
@@ -398,10 +399,14 @@ class Pool(Owning, Enterable):
             return "<tarn.Pool, unknown>"
 
 
+#: How long C waits at a time. In between Python runs signal handlers, so that Ctrl-C ends the wait.
+_WAIT_MS = 500
+
+
 def _milliseconds(wait: float) -> int:
     if not isinstance(wait, Real):
         raise TypeError(f"wait: a number of seconds is wanted, not {wait!r:.100}")
-    return int(wait * 1000)
+    return integer("wait", int(wait * 1000), high=2**32 - 1)
 
 
 def keep(name: str, device: DeviceLike = None, *, socket: Union[str, "os.PathLike[str]", None] = None, segment: int = 0, wait: float = 0,
@@ -411,16 +416,20 @@ def keep(name: str, device: DeviceLike = None, *, socket: Union[str, "os.PathLik
     is live; the end of the process does not. With `read`, only reads the pool beside the process that has it; waits for one that makes it."""
     encoded, index = _texts.text("name", name), device_index(device)
     options = _c.tarn_keep_options(size=sizeof(_c.tarn_keep_options), device=index, segment=integer("segment", segment),
-                                   socket=None if socket is None else _texts.path("socket", socket), wait_ms=_milliseconds(wait),
+                                   socket=None if socket is None else _texts.path("socket", socket),
                                    stream=stream_value(stream, index), read=read)
     kept = _c.tarn_kept(size=sizeof(_c.tarn_kept))
-    pointer = c_void_p()
-    try:
-        check(lib.tarn_pool_keep(encoded, byref(options), byref(pointer), byref(kept)))
-    except BusyError as error:
-        if str(error).startswith("this process has pool "):
-            raise BusyError(f"{error}, or its Pool; after a tarn.torch.keep() that failed, call that again") from None
-        raise
+    pointer, left, end = c_void_p(), _milliseconds(wait), monotonic() + wait
+    while not pointer:
+        options.wait_ms = min(left, _WAIT_MS)
+        try:
+            check(lib.tarn_pool_keep(encoded, byref(options), byref(pointer), byref(kept)))
+        except BusyError as error:
+            if str(error).startswith("this process has pool "):
+                raise BusyError(f"{error}, or its Pool; after a tarn.torch.keep() that failed, call that again") from None
+            if left <= _WAIT_MS:
+                raise
+            left = max(0, int(1000 * (end - monotonic())))
     pool = Pool._of(pointer)
     pool.kept = Kept(kept.blocks, kept.bytes, kept.mapped, kept.adopted, kept.moved, kept.read_only)
     return pool
