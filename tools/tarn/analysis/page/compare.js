@@ -4,8 +4,6 @@
 // Two files side by side: their sums and groups at the peak of each, as `tarn diff` has them, and what each had allocated over the
 // course of its trace.
 
-const COMPARED_COLUMNS = 400;
-
 function showComparison(before, after, by) {
     const states = [before, after].map(model => model.stateAt(model.device.peak));
     // A file may have a trace and no segments: what was not recorded has no size.
