@@ -6,7 +6,9 @@
 import copy
 import gc
 import pickle
+import subprocess
 import sys
+import textwrap
 import threading
 import types
 import weakref
@@ -432,3 +434,16 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
         monkeypatch.setitem(sys.modules, "cuda.core" if name == "cuda_core" else name, None)
         with pytest.raises(tarn.EnableError, match="cannot be imported .*pip install .*leave it out"):
             tarn.use(**{name: True})
+
+
+def test_arrays_that_modules_have_are_freed_as_the_interpreter_ends():
+    """CuPy's modules may be empty then: what says its stream, here len(), raises TypeError. Modules of tarn's are empty, too."""
+    code = """
+        import sys, tarn, tarn.cupy
+        for module in list(sys.modules.values()):
+            block = tarn.alloc(100)
+            module.of_a_test = tarn.cupy._Memory(block.ptr, 0, 0, len)
+            block._pointer = 0
+        """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -61,8 +61,10 @@ def give(device: int, native: int, address: int) -> None:
         check(status)
 
 
-#: What tarn says of an address that is not a block.
+# Finalisers look these up while the interpreter ends, when the module _c is empty.
+#: What tarn says of an address that is not a block, and where a device cannot be waited for now.
 _NO_BLOCK = (_c.tarn_status.TARN_ERROR_INVALID_POINTER, _c.tarn_status.TARN_ERROR_DOUBLE_FREE)
+_NO_WAIT = (_c.tarn_status.TARN_ERROR_CAPTURE, _c.tarn_status.TARN_ERROR_DRIVER)
 
 
 #: Blocks whose device could not be waited for, as (device, address).
@@ -89,7 +91,7 @@ def flush() -> bool:
             device, address = _late.popleft()
         except IndexError:
             break  # another thread has freed them
-        if lib.tarn_device_synchronize(device) in (_c.tarn_status.TARN_ERROR_CAPTURE, _c.tarn_status.TARN_ERROR_DRIVER):
+        if lib.tarn_device_synchronize(device) in _NO_WAIT:
             _late.append((device, address))
         else:
             freed = not lib.tarn_free(address) or freed
