@@ -146,6 +146,17 @@ static void a_node_does_not_confirm_its_own_field(void **state)
     CHECK(found.count == 2 && found.summary.perhaps == 1 && found.summary.certain == 1);
     CHECK(found.list[0].offset == 24 && found.list[0].certainty == TARN_GRAPH_PERHAPS);
     CU(cu.cuGraphDestroy(graph));
+
+    input = alloc_on(stream, MIB);
+    fields[3] = input;
+    graph = graph_made();
+    add_packed(graph, fields, input);
+    add_one(graph, input); /* the second node that has it as a parameter confirms the first one's */
+    OK(tarn_graph_remember(graph, NULL));
+    OK(tarn_free(input));
+    check_into(&found, graph, false);
+    CHECK(found.count == 3 && found.summary.certain == 3);
+    CU(cu.cuGraphDestroy(graph));
 }
 
 /* Pointers are at multiples of 8 of all parameters, not of the structure. */
