@@ -50,8 +50,8 @@ struct cu_alloc_node {
 
 #define RUN_ARRAY_SPARSE 0x40   /* CUDA_ARRAY3D_SPARSE */
 #define RUN_ARRAY_DEFERRED 0x80 /* CUDA_ARRAY3D_DEFERRED_MAPPING */
-#define RUN_NEWEST \
-    13050 /* CUDA 13.5, the newest version whose prototypes were compared with the list below */
+/* CUDA 13.5, the newest version whose prototypes were compared with the list below. */
+#define RUN_NEWEST 13050
 
 #define RUN_LEGACY 1     /* CU_GET_PROC_ADDRESS_LEGACY_STREAM, which 0 means too */
 #define RUN_PER_THREAD 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORWARD_STACKS \
-    8 /* if more stacks of the forward pass than this keep something, the model is being trained */
+/* If more stacks of the forward pass than this keep something, the model is being trained. */
+#define FORWARD_STACKS 8
 
 /* What the frames of a stack show; bits. */
 enum place {

@@ -23,10 +23,8 @@
 #define WORKLOAD_BEFORE UINT32_MAX          /* the event of what happened before the trace */
 #define WORKLOAD_MAX_THREADS 1024           /* those above share the numbers of those below */
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
-#define WORKLOAD_ROUNDED \
-    (UINT64_C(32)        \
-     << 20) /* bytes: an allocator asks the driver for less than so much more than the
-               program */
+/* Bytes: an allocator asks the driver for less than so much more than the program. */
+#define WORKLOAD_ROUNDED (UINT64_C(32) << 20)
 
 enum workload_action {
     WORKLOAD_ALLOC,

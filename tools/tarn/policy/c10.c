@@ -15,9 +15,8 @@
 #define SMALL_LIMIT C10_MIB              /* requests up to this use small segments */
 #define OWN_SEGMENT_LIMIT (10 * C10_MIB) /* requests from here on get a segment of their own */
 #define OWN_SEGMENT_ROUND (2 * C10_MIB)  /* rounded up to this */
-#define LARGE_REMAINDER \
-    C10_MIB                                /* a large block is split when more than this would be
-                                              left */
+/* A large block is split when more than this would be left. */
+#define LARGE_REMAINDER C10_MIB
 #define LARGEST_MEMORY (UINT64_C(1) << 48) /* bytes */
 #define ALL_SETS UINT32_MAX
 #define FIRST_DIVIDED 20 /* log2 of the smallest size that has divisions of its own */

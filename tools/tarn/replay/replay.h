@@ -22,8 +22,8 @@
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
 #define REPLAY_MAX_LAG 1e9                         /* ms */
-#define REPLAY_MAX_MEMORY \
-    (UINT64_C(8) << 40) /* bytes per device; a device takes four times as many addresses */
+/* Bytes per device; a device takes four times as many addresses. */
+#define REPLAY_MAX_MEMORY (UINT64_C(8) << 40)
 
 /* The allocator that runs a trace. */
 enum replay_policy {

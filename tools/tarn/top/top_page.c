@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_NS \
-    UINT64_C(200000000) /* how long to wait while the page that was asked for is being written */
+/* How long to wait while the page that was asked for is being written. */
+#define WAIT_NS UINT64_C(200000000)
 #define TRY_NS 1000000
 #define NS_PER_MS UINT64_C(1000000)
 #define SILENT_INTERVALS 8 /* without a change, after which the process counts as silent */
