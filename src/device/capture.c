@@ -34,8 +34,7 @@ struct capture {
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;                  /* of the monotonic clock; captures_wake() signals
-                                                     it too */
+static pthread_cond_t one_ended;                  /* of the monotonic clock */
 static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to
                                                      change */
 static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar
@@ -361,13 +360,6 @@ void captures_of_thread_end(struct thread *thread)
     mutex_lock(&captures_lock);
     while (thread->captures)
         unlist_locked(thread->captures);
-    mutex_unlock(&captures_lock);
-}
-
-void captures_wake(void)
-{
-    mutex_lock(&captures_lock);
-    pthread_cond_broadcast(&one_ended);
     mutex_unlock(&captures_lock);
 }
 

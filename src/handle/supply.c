@@ -79,8 +79,6 @@ static void push_locked(struct shelf *shelf, struct handle *handle)
     shelf->available = handle;
     shelf->stats.available++;
     atomic_fetch_add(&shelf->returned, 1);
-    if (captures_open(shelf->device))
-        captures_wake(); /* a thread that waits to create a handle may take this one */
 }
 
 bool handle_is_live(const void *handle)
