@@ -27,9 +27,7 @@ struct clearing {
     tarn_pool_id pool;
     bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was
                     seen to use */
-    bool chosen; /* of the unused workspaces, clears only the one that was last bound at this
-                    moment */
-    uint64_t used;
+    uint64_t before; /* of the unused ones: only those that were last bound before this moment */
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;
     size_t freed, deferred; /* bytes, as in tarn_workspace_cleared */
@@ -76,8 +74,7 @@ static bool is_meant(const struct clearing *clearing, const struct workspace *wo
                workspace->pool.second == clearing->pool.second;
     if (clearing->capture)
         return workspace->capture == clearing->capture;
-    if (clearing->unused &&
-        (workspace->shared || (clearing->chosen && workspace->used != clearing->used)))
+    if (clearing->unused && (workspace->shared || workspace->used >= clearing->before))
         return false;
     /* No call reports the end of a found stream, so only a clear of all can free its workspaces. */
     bool asks = clearing->unused || !stream_is_found(workspace->stream);
@@ -150,14 +147,19 @@ static void clear_shelf(struct shelf *shelf, struct clearing *clearing)
     mutex_unlock(&shelf->lock);
 }
 
+static void clear_device(int device, struct clearing *clearing)
+{
+    for (int number = 1; number <= entry_count(); number++) {
+        struct shelf *shelf = shelf_known(entry_at(number), device);
+        if (shelf)
+            clear_shelf(shelf, clearing);
+    }
+}
+
 static void clear(struct clearing *clearing)
 {
-    for (int number = 1; number <= entry_count(); number++)
-        for (int device = 0; device < device_count(); device++) {
-            struct shelf *shelf = shelf_known(entry_at(number), device);
-            if (shelf)
-                clear_shelf(shelf, clearing);
-        }
+    for (int device = 0; device < device_count(); device++)
+        clear_device(device, clearing);
     /* Now owners release marked workspaces, and slots forget freed ones. */
     workspaces_changed();
     workspaces_free(clearing->gone);
@@ -194,14 +196,15 @@ static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
     return status;
 }
 
-/* Sums over the unused workspaces of a device that belong to no capture: their bytes, and the
- * oldest binding at `from` or later. */
+/* Sums over the unused workspaces of a device that belong to no capture and were last bound at
+ * `since` or later: their bytes, and the first and the last of these moments. */
 struct unused {
+    uint64_t since;
     size_t bytes;
-    uint64_t from, oldest;
+    uint64_t first, last;
 };
 
-static void unused_sum(struct shelf *shelf, struct unused *unused)
+static void unused_add(struct shelf *shelf, struct unused *unused)
 {
     mutex_lock(&shelf->lock);
     for (struct handle *handle = shelf->all; handle; handle = handle->all) {
@@ -210,55 +213,59 @@ static void unused_sum(struct shelf *shelf, struct unused *unused)
             /* The driver is not asked about it */
             bool found = stream_is_found(at->stream) && !workspace_is_stale(at);
             bool in_use = workspace_is_in_use(handle, at) && !handle->available;
-            if (at->capture || at->shared || at->cleared || in_use || found)
+            if (at->capture || at->shared || at->cleared || in_use || found ||
+                at->used < unused->since)
                 continue;
             unused->bytes += at->size;
-            if (at->used >= unused->from && at->used < unused->oldest)
-                unused->oldest = at->used;
+            unused->first = at->used < unused->first ? at->used : unused->first;
+            unused->last = at->used > unused->last ? at->used : unused->last;
         }
         mutex_unlock(&handle->lock);
     }
     mutex_unlock(&shelf->lock);
 }
 
+static struct unused unused_since(int device, uint64_t since)
+{
+    struct unused unused = {.since = since, .first = UINT64_MAX};
+    for (int number = 1; number <= entry_count(); number++) {
+        struct shelf *shelf = shelf_known(entry_at(number), device);
+        if (shelf)
+            unused_add(shelf, &unused);
+    }
+    return unused;
+}
+
+/* Searches the moment by halves: thousands of handles may have been given back at once. */
 void workspaces_limit(int device)
 {
-    struct unused unused = {0};
+    const size_t most = memory_config()->idle_workspaces;
     if (!atomic_load_explicit(&over[device], memory_order_relaxed) || vendor_is_told())
         return;
     atomic_store(&over[device], false);
-    do {
-        unused.bytes = 0;
-        unused.oldest = UINT64_MAX;
-        for (int number = 1; number <= entry_count(); number++) {
-            struct shelf *shelf = shelf_known(entry_at(number), device);
-            if (shelf)
-                unused_sum(shelf, &unused);
-        }
-        if (unused.bytes <= memory_config()->idle_workspaces || unused.oldest == UINT64_MAX)
-            return;
-        struct clearing clearing = {.unused = true, .chosen = true, .used = unused.oldest};
-        for (int number = 1; number <= entry_count(); number++) {
-            struct shelf *shelf = shelf_known(entry_at(number), device);
-            if (shelf)
-                clear_shelf(shelf, &clearing);
-        }
-        workspaces_free(clearing.gone);
-        unused.from = unused.oldest + 1; /* if its stream captures it stays */
-    } while (true);
+    const struct unused all = unused_since(device, 0);
+    if (all.bytes <= most)
+        return;
+    uint64_t too_many = all.first, few = all.last + 1; /* since these moments */
+    while (few - too_many > 1) {
+        uint64_t middle = too_many + (few - too_many) / 2;
+        if (unused_since(device, middle).bytes > most)
+            too_many = middle;
+        else
+            few = middle;
+    }
+    struct clearing clearing = {.unused = true, .before = few};
+    clear_device(device, &clearing);
+    workspaces_free(clearing.gone);
 }
 
 bool workspaces_relieve(int device)
 {
-    struct clearing clearing = {.unused = true};
+    struct clearing clearing = {.unused = true, .before = UINT64_MAX};
     if (vendor_is_told()) /* with its handle's lock held */
         return false;
     bool ends = workspaces_collect();
-    for (int number = 1; number <= entry_count(); number++) {
-        struct shelf *shelf = shelf_known(entry_at(number), device);
-        if (shelf)
-            clear_shelf(shelf, &clearing);
-    }
+    clear_device(device, &clearing);
     bool any = clearing.gone || ends;
     workspaces_free(clearing.gone);
     return any;

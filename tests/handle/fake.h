@@ -114,11 +114,11 @@ static int fake_create(void **handle)
     }
     if (code)
         return code;
-    static struct fake_handle handles[4096]; /* none is used twice, so that a use after its destroy
+    static struct fake_handle handles[16384]; /* none is used twice, so that a use after its destroy
                                                 is seen */
     static atomic_int numbers;
     int number = atomic_fetch_add(&numbers, 1) + 1;
-    if (number >= 4096)
+    if (number >= (int)(sizeof handles / sizeof *handles))
         return 1;
     struct fake_handle *made = &handles[number];
     made->number = number;

@@ -196,6 +196,39 @@ static void test_the_least_recently_used_goes_first(void **state)
         assert_ok(tarn_stream_return(more[i]));
 }
 
+static double processor_seconds(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+/* As after the end of many threads. The get that finds too many unused ones may look at each some
+ * times, but not at each for each: that would take far longer than to make them. */
+static void test_ten_thousand_unused_ones_go_at_once(void **state)
+{
+    enum { MANY = 10000 };
+    static tarn_lease leases[MANY + 1];
+    (void)state;
+    begin();
+    assert_ok(tarn_configuration_set("idle_workspaces_mb:1000"));
+    assert_ok(tarn_workspace_size_set(library, 4096));
+    tarn_stream stream = new_stream(), other = new_stream();
+    double before = processor_seconds();
+    for (int i = 0; i < MANY; i++)
+        assert_ok(tarn_handle_lease(library, stream, &leases[i]));
+    for (int i = 0; i < MANY; i++)
+        assert_ok(tarn_handle_return(&leases[i]));
+    double made = processor_seconds();
+    assert_ok(tarn_configuration_set("idle_workspaces_mb:4"));
+    assert_ok(tarn_handle_lease(library, other, &leases[MANY]));
+    assert_true(processor_seconds() - made < 2 * (made - before));
+    assert_int_equal(workspace_stats().bytes, ALLOWED + 4096); /* and the bound one */
+    assert_ok(tarn_handle_return(&leases[MANY]));
+    assert_ok(tarn_stream_return(stream));
+    assert_ok(tarn_stream_return(other));
+}
+
 /* A graph is replayed after the limit was reached: nothing else has its workspace, and the checker
  * of the host device is content. */
 static void test_a_graph_is_replayed_after_the_limit_was_reached(void **state)
@@ -294,6 +327,7 @@ int main(void)
         WORKSPACE_TEST(test_unused_ones_are_few),
         WORKSPACE_TEST(test_unused_ones_of_many_threads_are_few),
         WORKSPACE_TEST(test_the_least_recently_used_goes_first),
+        WORKSPACE_TEST(test_ten_thousand_unused_ones_go_at_once),
         WORKSPACE_TEST(test_a_graph_is_replayed_after_the_limit_was_reached),
         WORKSPACE_TEST(test_what_an_unknown_capture_shares_stays),
         WORKSPACE_TEST(test_a_shortage_names_workspaces),
