@@ -60,12 +60,13 @@ static bool write_file(const void *data, size_t size, void *user)
     return !sink->error;
 }
 
-/* "/a/.b.PID.N.tmp" for "/a/b": a name in the same folder that no other code uses. */
+/* "/a/.b.PID.N.tmp" for "/a/b": a name in the same folder that no other code uses. A file system
+ * may allow 255 bytes, so it has only the beginning of a long name. */
 static bool name_temporary(struct sink *sink)
 {
     static atomic_uint count;
     const char *slash = strrchr(sink->path, '/'), *name = slash ? slash + 1 : sink->path;
-    snprintf(sink->temporary, sizeof sink->temporary, "%.*s.%s.%ld.%u.tmp",
+    snprintf(sink->temporary, sizeof sink->temporary, "%.*s.%.200s.%ld.%u.tmp",
              (int)(name - sink->path), sink->path, name, (long)getpid(),
              atomic_fetch_add(&count, 1));
     return *name;

@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,7 @@ static int files_in_folder(void)
     DIR *directory = opendir(folder);
     CHECK(directory);
     for (struct dirent *entry; (entry = readdir(directory));)
-        count += entry->d_name[0] != '.';
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(directory);
     return count;
 }
@@ -654,6 +655,18 @@ static void what_was_there_is_replaced(void)
     CHECK(files_in_folder() == 2 && unlink(path) == 0 && unlink(target) == 0);
 }
 
+/* As long as a file system has them: that of the temporary file is no longer. */
+static void names_of_any_length(void)
+{
+    char name[NAME_MAX + 1] = "";
+    for (int length = 0; length < NAME_MAX; length++) {
+        name[length] = 'x';
+        const char *path = path_of(name);
+        OK(tarn_snapshot_write(path, NULL));
+        CHECK(files_in_folder() == 1 && unlink(path) == 0);
+    }
+}
+
 /* In the middle of other things ---------------------------------------------------------------- */
 
 static bool observe(const tarn_shortage *shortage, void *user)
@@ -789,6 +802,7 @@ static void every_failure_with_stacks(void)
     X(places_that_cannot_be_written)                 \
     X(a_disk_that_is_full)                           \
     X(what_was_there_is_replaced)                    \
+    X(names_of_any_length)                           \
     X(when_memory_is_short)                          \
     X(during_a_capture)                              \
     X(after_a_shutdown)                              \

@@ -7,6 +7,7 @@
 #include "analysis/report/report_fits.h"
 #include "command.h"
 #include "input/thin.h"
+#include "report/sink.h"
 #include "units.h"
 
 #include <errno.h>
@@ -296,7 +297,33 @@ static int parse(const struct command *command, const struct command_option *own
     return status;
 }
 
-/* Writes the page beside its place and moves it there when it is whole. */
+static ssize_t to_sink(void *sink, const char *text, size_t size)
+{
+    sink_write(sink, text, size);
+    return ((const struct sink *)sink)->failed ? 0 : (ssize_t)size;
+}
+
+/* Writes the page to a file that is there whole or not at all. */
+static bool write_file(const char *path, const struct report_file *files, size_t count,
+                       const char *made_by)
+{
+    struct sink *sink = malloc(sizeof *sink);
+    tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    bool done = false;
+    if (!status) {
+        FILE *out = fopencookie(sink, "w", (cookie_io_functions_t){.write = to_sink});
+        done = out && report_page_write(out, files, count, made_by);
+        done = out && !fclose(out) && done;
+        status = sink_end(sink, !done);
+    }
+    if (status && sink)
+        fprintf(stderr, "tarn report: %s\n", tarn_last_error());
+    else if (!done)
+        fprintf(stderr, "tarn report: %s cannot be written: memory is short\n", path);
+    free(sink);
+    return done && !status;
+}
+
 static bool write_page(const char *path, const struct report_file *files, size_t count,
                        const char *made_by)
 {
@@ -306,42 +333,15 @@ static bool write_page(const char *path, const struct report_file *files, size_t
         fputs("tarn report: the page could not be written\n", stderr);
         return false;
     }
-    size_t size = strlen(path) + 8;
-    char *draft = malloc(size);
-    int file = -1;
-    if (draft) {
-        snprintf(draft, size, "%s.XXXXXX", path);
-        file = mkstemp(draft);
-    }
-    FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
-    mode_t mask = umask(0);
-    umask(mask);
-    bool done =
-        out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count, made_by);
-    int reason = errno;
-    if (file >= 0 && !out)
-        close(file);
-    if (out && fclose(out) && done) {
-        reason = errno;
-        done = false;
-    }
-    if (done && rename(draft, path)) {
-        reason = errno;
-        done = false;
-    }
+    if (!write_file(path, files, count, made_by))
+        return false;
     struct stat made;
-    if (done && stat(path, &made) == 0 && made.st_size > PAGE_LARGE)
+    if (stat(path, &made) == 0 && made.st_size > PAGE_LARGE)
         fprintf(stderr,
                 "tarn report: %s has %s: a browser may refuse it; --text and --json have no such "
                 "limit\n",
                 path, units_bytes((uint64_t)made.st_size).text);
-    if (!done)
-        fprintf(stderr, "tarn report: %s: the page could not be written: %s\n", path,
-                reason ? strerror(reason) : "memory is short");
-    if (!done && file >= 0)
-        unlink(draft);
-    free(draft);
-    return done;
+    return true;
 }
 
 /* Several files, or the devices of one, beside each other. */
