@@ -28,6 +28,7 @@
 
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
 #define LARGEST 4                   /* so many of the largest arenas are tried without */
+#define PLAN_PATH_MOST 256          /* bytes of a draft's name */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
@@ -188,11 +189,19 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
         snprintf(path, sizeof path, "%s/tarn-plan", folder);
     if (!*path || !can_be_plan(path))
         snprintf(path, sizeof path, "/tmp/tarn-plan");
-    if (!plan_draft_write(draft, arguments->output ? arguments->output : path, made, error,
-                          sizeof error))
+    const char *beside = arguments->output ? arguments->output : path;
+    snprintf(made, sizeof made, "%s.XXXXXX", beside);
+    int file = mkstemp(made);
+    if (file < 0) {
+        snprintf(error, sizeof error, "%s cannot be written: %s", beside, strerror(errno));
         return complain(arguments->path, error);
+    }
+    close(file);
+    bool done = plan_draft_write(draft, made, error, sizeof error);
+    if (!done)
+        complain(arguments->path, error);
     snprintf(conf, sizeof conf, "plan:%s", made);
-    bool done = run_replay(arguments, conf, memory, result);
+    done = done && run_replay(arguments, conf, memory, result);
     unlink(made);
     return done;
 }
@@ -530,14 +539,9 @@ static bool print_json(const struct arguments *arguments, const struct workload 
 
 static bool write_output(const struct arguments *arguments, const struct plan_draft *draft)
 {
-    char made[PLAN_PATH_MOST], error[512];
-    if (!plan_draft_write(draft, arguments->output, made, error, sizeof error))
-        return complain(arguments->path, error);
-    if (rename(made, arguments->output) == 0)
-        return true;
-    snprintf(error, sizeof error, "%s cannot be written: %s", arguments->output, strerror(errno));
-    unlink(made);
-    return complain(arguments->path, error);
+    char error[512];
+    return plan_draft_write(draft, arguments->output, error, sizeof error) ||
+           complain(arguments->path, error);
 }
 
 static int plan(struct arguments *arguments)

@@ -6,15 +6,13 @@
  * pool after the completion of its free. */
 #include "plan/plan_make.h"
 #include "replay/least.h"
+#include "report/sink.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static uint64_t rounded(uint64_t size)
 {
@@ -338,8 +336,8 @@ uint64_t plan_draft_size(const struct plan_draft *draft)
     return draft->count * sizeof(struct plan_header) + draft->planned * sizeof(struct plan_request);
 }
 
-/* Writes an arena in the format of the file. */
-static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
+/* Writes an arena in the format of the file. False if memory is short. */
+static bool write_arena(const struct plan_draft_arena *arena, struct sink *sink)
 {
     const struct plan_header *header = &arena->header;
     struct plan_header encoded = {.version = htole32(header->version),
@@ -359,42 +357,26 @@ static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
                                             htole32(arena->requests[i].offset),
                                             htole32(arena->requests[i].end)};
     encoded.checksum = htole64(plan_checksum(&encoded, requests));
-    bool done = fwrite(&encoded, sizeof encoded, 1, out) == 1 &&
-                fwrite(requests, sizeof *requests, header->count, out) == header->count &&
-                fflush(out) == 0;
+    sink_write(sink, &encoded, sizeof encoded);
+    sink_write(sink, requests, header->count * sizeof *requests);
     free(requests);
-    return done;
+    return true;
 }
 
-static bool write_stream(const struct plan_draft *draft, FILE *out)
+bool plan_draft_write(const struct plan_draft *draft, const char *path, char *error,
+                      size_t error_size)
 {
-    bool done = true;
+    struct sink *sink = malloc(sizeof *sink);
+    tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    bool done = !status;
     for (uint32_t i = 0; i < draft->count && done; i++)
-        done = write_arena(&draft->arenas[i], out);
-    return done;
-}
-
-bool plan_draft_write(const struct plan_draft *draft, const char *path, char made[PLAN_PATH_MOST],
-                      char *error, size_t error_size)
-{
-    int length = snprintf(made, PLAN_PATH_MOST, "%s.XXXXXX", path);
-    int file = length < PLAN_PATH_MOST ? mkstemp(made) : -1;
-    FILE *out = file >= 0 ? fdopen(file, "wb") : NULL;
-    mode_t mask = umask(0);
-    umask(mask);
-    bool done = out && fchmod(file, 0666 & ~mask) == 0 && write_stream(draft, out);
-    int reason = errno;
-    if (out && fclose(out) && done) {
-        reason = errno;
-        done = false;
-    }
-    if (!out && file >= 0)
-        close(file);
-    if (done)
-        return true;
-    snprintf(error, error_size, "%s cannot be written: %s", path,
-             length < PLAN_PATH_MOST ? strerror(reason) : "its name is too long");
-    if (file >= 0)
-        unlink(made);
-    return false;
+        done = write_arena(&draft->arenas[i], sink);
+    if (!status)
+        status = sink_end(sink, !done);
+    if (status && sink)
+        snprintf(error, error_size, "%s", tarn_last_error());
+    else if (!done)
+        snprintf(error, error_size, "%s cannot be written: memory is short", path);
+    free(sink);
+    return done && !status;
 }

@@ -60,10 +60,8 @@ uint32_t plan_draft_largest_below(const struct plan_draft *draft, uint64_t rank)
 uint64_t plan_draft_arenas(const struct plan_draft *draft);
 uint64_t plan_draft_size(const struct plan_draft *draft);
 
-/* Writes the plan to a new file beside `path`, and its name into `made`, which has room for
- * PLAN_PATH_MOST bytes. False with `error` filled; then there is no file. */
-#define PLAN_PATH_MOST 256
-bool plan_draft_write(const struct plan_draft *draft, const char *path, char made[PLAN_PATH_MOST],
-                      char *error, size_t error_size);
+/* Writes the plan to a file, which is there whole or not at all. False with `error` filled. */
+bool plan_draft_write(const struct plan_draft *draft, const char *path, char *error,
+                      size_t error_size);
 
 #endif
