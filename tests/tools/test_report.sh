@@ -335,6 +335,10 @@ name=$(printf '%0255d' 0) # no file system has a longer one
 run 0 report --no-what-if -o "$work/$name" "$data/tarn.pickle" && [ -s "$work/$name" ] && rm "$work/$name"
 ln -s "$data/tarn.pickle" "$work/<b>&.pickle"
 run 0 report -o - "$work/<b>&.pickle" && lacks out '<b>' && says out '&lt;b>&amp;.pickle'
+ln -s "$data/tarn.pickle" "$work/"$'caf\xc3\xa9\xff.pickle'
+run 0 report -o "$work/page.html" "$work/"$'caf\xc3\xa9\xff.pickle'
+iconv -f UTF-8 "$work/page.html" >"$work/out" || fail "the page is not UTF-8"
+says out "café?.pickle'<"
 
 # Without a file the page is the viewer: the same without data.
 run 2 report && says err 'no file was named'

@@ -10,7 +10,6 @@
 #include "report/sink.h"
 #include "units.h"
 
-#include <errno.h>
 #include <langinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -420,7 +419,6 @@ static int report(const struct arguments *arguments, const char *command, char *
          i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
         report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
-        errno = 0;
         done = write_page(arguments->output, files, count, arguments->made_by);
     } else if (done) {
         done = show(arguments, files, count);

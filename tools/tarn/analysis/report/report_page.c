@@ -10,6 +10,7 @@
 
 #include "analysis/report/report.h"
 #include "analysis/report/report_data.h"
+#include "base/utf8.h"
 #include "name.h"
 
 #include <stdlib.h>
@@ -18,13 +19,17 @@
 
 #define PART ((size_t)48 << 10) /* bytes, a multiple of three: only the last is padded */
 
+/* Bytes that are not UTF-8 become '?'. */
 static void put_html(FILE *out, const char *text)
 {
-    for (; *text; text++)
+    while (*text) {
+        unsigned length = utf8_length((const unsigned char *)text);
         if (*text == '<' || *text == '&')
             fputs(*text == '<' ? "&lt;" : "&amp;", out);
         else
-            putc(*text, out);
+            fwrite(length ? text : "?", 1, length ? length : 1, out);
+        text += length ? length : 1;
+    }
 }
 
 /* --- data --- */
