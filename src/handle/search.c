@@ -11,6 +11,7 @@
 #include "base/variable.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,7 +202,7 @@ static bool find_in(struct search *search, const char *directory, size_t length,
 {
     for (int i = 0; length && i < LIBRARY_SONAMES && search->row->sonames[i]; i++) {
         const char *soname = search->row->sonames[i];
-        char path[512];
+        char path[PATH_MAX];
         int wanted =
             snprintf(path, sizeof path, "%.*s%s/%s", (int)length, directory, subdirectory, soname);
         if (wanted > 0 && (size_t)wanted < sizeof path && access(path, F_OK) == 0 &&

@@ -5,6 +5,7 @@
  * where, and what is said when it is not there. */
 #include "handle/fake.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "abi/handle_symbols.h"
@@ -329,6 +330,21 @@ static void test_broken_files(void **state)
     assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || rmdir(folder), 0);
 }
 
+static void test_a_long_path(void **state)
+{
+    (void)state;
+    static const char *const sonames[] = {"libfar.so.1", NULL};
+    char path[PATH_MAX - 64] = "";
+    assert_non_null(mkdtemp(strcpy(folder, "/tmp/tarn-registry-XXXXXX")));
+    memset(path, '/', sizeof path - 1);
+    memcpy(path, folder, strlen(folder));
+    assert_int_equal(setenv("TARN_LIBRARY_PATH", path, 1), 0);
+    put_library("libfar.so.1", "libm.so.6");
+    assert_true(find_in_folder("far", sonames).found);
+    unlink(in_folder("libfar.so.1"));
+    assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || rmdir(folder), 0);
+}
+
 /* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the
  * order of a stream. */
 struct cudss_handler {
@@ -483,6 +499,7 @@ int main(void)
         TEST(test_failed_handle_is_real),
         TEST(test_directories),
         TEST(test_broken_files),
+        TEST(test_a_long_path),
         TEST(test_memory_of_libraries),
         TEST(test_found_by_another_thread),
         TEST(test_numbers_run_out), /* the last */
