@@ -10,7 +10,6 @@
 #include "handle/search.h"
 #include "base/variable.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,12 +56,6 @@ static void name_releases(tarn_platform platform, unsigned releases, char *text,
     }
 }
 
-static bool is_loaded(const char *soname)
-{
-    void *library = loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
-    return library && dlclose(library) == 0; /* only undoes the count of the dlopen() above */
-}
-
 /* Finds the releases that loaded libraries belong to. If a process has loaded several already, tarn
  * does not prevent that. */
 static void look_what_is_loaded(struct search *search)
@@ -78,7 +71,7 @@ static void look_what_is_loaded(struct search *search)
                         rows[i]->sonames[j];
              j++) {
             unsigned releases = rows[i]->releases[j];
-            if (releases == LIBRARY_ANY_RELEASE || !is_loaded(rows[i]->sonames[j]))
+            if (releases == LIBRARY_ANY_RELEASE || !loader_is_loaded(rows[i]->sonames[j]))
                 continue;
             if ((common & releases) != common)
                 search->because = rows[i]->sonames[j];
@@ -179,7 +172,7 @@ static bool try_file(struct search *search, const char *file, const char *soname
 static bool find_loaded(struct search *search)
 {
     for (int i = 0; i < LIBRARY_SONAMES && search->row->sonames[i]; i++)
-        if (is_loaded(search->row->sonames[i]) &&
+        if (loader_is_loaded(search->row->sonames[i]) &&
             try_file(search, search->row->sonames[i], search->row->sonames[i]))
             return true;
     return false;
