@@ -104,6 +104,7 @@ tarn_status call_begin(struct holder **result)
         (void)process_refuse(); /* for its text */
         return state == PROCESS_IS_FORKED ? TARN_ERROR_FORKED : TARN_ERROR_SHUTDOWN;
     }
+    (void)workspaces_collect();
     *result = holder;
     return TARN_OK;
 }
@@ -240,7 +241,6 @@ static tarn_status get_slowly(tarn_library library, tarn_stream value, void **re
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    (void)workspaces_collect();
     /* Read before everything whose changes it counts. */
     uint64_t changes = atomic_load(&process_changes);
     status = entry_find(library, &entry);

@@ -132,7 +132,8 @@ static inline struct slot *slot_of(struct holder *holder, int device, int librar
 }
 
 /* Begins a call that may reach a vendor: the device layer is ready, the calling thread has a
- * holder, and tarn_shutdown() waits for call_end(). Nests. */
+ * holder, the workspaces of graphs that have ended are free, and tarn_shutdown() waits for
+ * call_end(). Nests. Called with no lock held. */
 tarn_status call_begin(struct holder **holder);
 void call_end(struct holder *holder);
 

@@ -372,7 +372,6 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice,
         status = call_begin(&clearing.holder);
     if (status)
         return status;
-    (void)workspaces_collect();
     status = choose(&chosen, &clearing);
     if (!status)
         clear(&clearing);

@@ -139,6 +139,28 @@ static void test_a_bound_one_waits_for_its_owner(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+/* For a program of fibers, whose threads ask for no handle of their own. */
+static void test_a_lease_frees_what_has_ended(void **state)
+{
+    (void)state;
+    begin();
+    tarn_stream stream = new_stream();
+    tarn_lease lease;
+    void *graph = NULL;
+    assert_ok(tarn_handle_lease(library, stream, &lease));
+    assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    assert_ok(tarn_handle_lease_bind(&lease, stream));
+    const void *workspace = ((const struct fake_handle *)lease.handle)->workspace;
+    assert_ok(tarn_capture_end(stream, &graph));
+    assert_ok(tarn_handle_lease_bind(&lease, stream));
+    assert_true(lives(workspace, stream));
+    assert_ok(tarn_host_graph_destroy(graph));
+    assert_ok(tarn_handle_lease_bind(&lease, stream));
+    assert_false(lives(workspace, stream));
+    assert_ok(tarn_handle_return(&lease));
+    assert_ok(tarn_stream_return(stream));
+}
+
 static void test_unused_ones_are_few(void **state)
 {
     (void)state;
@@ -324,6 +346,7 @@ int main(void)
         WORKSPACE_TEST(test_a_captures_workspace_goes_with_its_graph),
         WORKSPACE_TEST(test_where_the_driver_does_not_report_an_end),
         WORKSPACE_TEST(test_a_bound_one_waits_for_its_owner),
+        WORKSPACE_TEST(test_a_lease_frees_what_has_ended),
         WORKSPACE_TEST(test_unused_ones_are_few),
         WORKSPACE_TEST(test_unused_ones_of_many_threads_are_few),
         WORKSPACE_TEST(test_the_least_recently_used_goes_first),
