@@ -56,7 +56,8 @@
  * version is opened beside them. If only another version exists, the text of
  * TARN_ERROR_LIBRARY_NOT_FOUND names both. A handle must be passed to the library that created it.
  * A program that is linked with the library needs nothing else: tarn uses a library that is loaded,
- * unless TARN_LIBRARY_PATH has another one.
+ * unless TARN_LIBRARY_PATH has another one. A library that was not found is searched again only
+ * when the process has loaded it.
  *
  * All functions are thread-safe, and may be called during a capture unless they say otherwise. A
  * call that fails leaves handles as they were. Every function may also return TARN_ERROR_FORKED,

@@ -156,7 +156,7 @@ static tarn_status look_for(const struct entry *entry, struct found *found)
 }
 
 /* Holds no lock and waits for no thread, which may be waiting for the loader. Several threads may
- * search at the same time; the first one to finish decides for all. */
+ * search at the same time; the first one that finds the library decides for all. */
 static enum load_state load(struct entry *entry)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -164,7 +164,7 @@ static enum load_state load(struct entry *entry)
     tarn_status status = look_for(entry, &found);
     mutex_lock(&entry->lock);
     enum load_state state = atomic_load_explicit(&entry->state, memory_order_relaxed);
-    if (state == LOAD_NEVER_TRIED) {
+    if (state != LOAD_DONE) {
         memcpy(entry->path, found.path, sizeof entry->path);
         memcpy(entry->version, found.version, sizeof entry->version);
         memcpy(entry->reason, found.reason, sizeof entry->reason);
@@ -177,14 +177,28 @@ static enum load_state load(struct entry *entry)
     return state;
 }
 
+static bool is_loaded(const struct library *row)
+{
+    bool loaded = false;
+    for (int i = 0; i < LIBRARY_SONAMES && row->sonames[i] && !loaded; i++)
+        loaded = loader_is_loaded(row->sonames[i]);
+    return loaded;
+}
+
+/* A program may load a library from a place of its own, as Python's packages do, after tarn has
+ * searched for it in vain. */
 tarn_status entry_load(struct entry *entry)
 {
+    char reason[sizeof entry->reason];
     enum load_state state = atomic_load_explicit(&entry->state, memory_order_acquire);
-    if (state == LOAD_NEVER_TRIED)
+    if (state == LOAD_NEVER_TRIED || (state == LOAD_FAILED && is_loaded(entry->row)))
         state = load(entry);
-    return state == LOAD_DONE
-               ? TARN_OK
-               : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
+    if (state == LOAD_DONE)
+        return TARN_OK;
+    mutex_lock(&entry->lock);
+    memcpy(reason, entry->reason, sizeof reason);
+    mutex_unlock(&entry->lock);
+    return failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, reason);
 }
 
 /* The name of a platform's driver; NULL: any. */

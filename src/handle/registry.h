@@ -24,8 +24,7 @@ struct entry {
     void *opened;                   /* the result of dlopen(); valid as `calls` is */
     _Atomic(enum load_state) state; /* lock to change */
     mutex lock;
-    char path[256], version[32], reason[1024]; /* lock. Once `state` is not LOAD_NEVER_TRIED, path
-                                                  and reason are constant */
+    char path[256], version[32], reason[1024]; /* lock */
 
     atomic_int mode_values[COMMON_MODES]; /* what tarn_handle_mode_set() has set for all threads;
                                              -1: nothing */
@@ -42,10 +41,10 @@ tarn_status entry_find(tarn_library library, struct entry **entry);
 int entry_count(void);
 struct entry *entry_at(int number); /* 1 to entry_count() */
 
-/* Opens the library and resolves its calls, unless that was tried before. The result is remembered;
- * if it is TARN_ERROR_LIBRARY_NOT_FOUND, with the text of what was tried. Threads that call it at
- * the same time all open the library, and the first result counts: none of them can wait for
- * another, which may be waiting for the loader's lock. */
+/* Opens the library and resolves its calls, unless that was done before. After
+ * TARN_ERROR_LIBRARY_NOT_FOUND, whose text says what was tried, it is tried again only if the
+ * process has loaded the library. Threads that call it at the same time all open the library: none
+ * of them can wait for another, which may be waiting for the loader's lock. */
 tarn_status entry_load(struct entry *entry);
 
 /* The same, and fails with TARN_ERROR_NOT_SUPPORTED if the library needs another driver than the

@@ -330,6 +330,23 @@ static void test_broken_files(void **state)
     assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || rmdir(folder), 0);
 }
 
+/* As PyTorch loads cuBLAS from a folder that nothing else knows. */
+static void test_what_the_program_loads_later(void **state)
+{
+    (void)state;
+    static const char *const sonames[] = {"libm.so.6", NULL};
+    tarn_library library;
+    loader_fail("libm.so.6");
+    assert_false(find_in_folder("later", sonames).found);
+    assert_ok(tarn_library_find("later", &library));
+    assert_non_null(strstr(info_of(library).reason, "libm.so.6"));
+    loader_fail(NULL);
+    tarn_library_info info = info_of(library);
+    assert_true(info.found);
+    assert_string_equal(info.reason, "");
+    assert_non_null(strstr(info.path, "libm"));
+}
+
 static void test_a_long_path(void **state)
 {
     (void)state;
@@ -499,6 +516,7 @@ int main(void)
         TEST(test_failed_handle_is_real),
         TEST(test_directories),
         TEST(test_broken_files),
+        TEST(test_what_the_program_loads_later),
         TEST(test_a_long_path),
         TEST(test_memory_of_libraries),
         TEST(test_found_by_another_thread),
