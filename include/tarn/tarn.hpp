@@ -551,6 +551,21 @@ class checkpoint
     }
 };
 
+namespace detail
+{
+
+/* The value by which other threads know a stream, and this one when another stream is current. */
+inline tarn_stream value_of(tarn_stream stream)
+{
+    stream_guard current(stream);
+    int device = 0;
+    check(tarn_device_get(&device));
+    check(tarn_stream_get(device, &stream));
+    return stream;
+}
+
+} // namespace detail
+
 /* A capture of a stream into a pool (tarn_pool_capture_begin()). end() returns the vendor's graph,
  * which belongs to the caller. If end() throws, this object still owns the capture where it goes
  * on, and is empty where it is over. Without end(), the destructor and close() discard the capture
@@ -563,8 +578,9 @@ class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>
     explicit capture(tarn_stream stream, tarn_pool *pool = nullptr,
                      tarn_capture_mode mode = TARN_CAPTURE_GLOBAL)
     {
-        check(tarn_pool_capture_begin(pool, stream, mode));
-        value_ = stream;
+        const tarn_stream captured = detail::value_of(stream);
+        check(tarn_pool_capture_begin(pool, captured, mode));
+        value_ = captured;
     }
     void *end()
     {

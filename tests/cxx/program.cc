@@ -211,6 +211,16 @@ static void captures()
     tarn::check(tarn_capture_state_get(stream, &state, nullptr, nullptr));
     CHECK(state == TARN_CAPTURE_NONE);
 
+    {
+        tarn::stream_guard current(stream);
+        tarn::capture of_current(TARN_STREAM_CURRENT);
+        tarn::leased_stream other(0);
+        tarn::stream_guard another(other);
+        of_current.close();
+    }
+    tarn::check(tarn_capture_state_get(stream, &state, nullptr, nullptr));
+    CHECK(state == TARN_CAPTURE_NONE);
+
     tarn::pool pool(0);
     tarn::capture capture(stream, pool.get(), TARN_CAPTURE_RELAXED);
     tarn::block(stream, 100).close();
