@@ -513,6 +513,12 @@ static void what_joins(void **state)
 
 /* --- generated and recorded ones --- */
 
+/* Whether a block is freed at a moment and cannot be used again yet. */
+static bool waits(const struct analysis_block *block, uint32_t moment)
+{
+    return block->freed <= moment && moment < block->end;
+}
+
 /* What a moment says, counted from each block and range. */
 static void check_moment(const struct analysis *analysis, uint32_t moment,
                          const struct analysis_state *state)
@@ -524,9 +530,9 @@ static void check_moment(const struct analysis *analysis, uint32_t moment,
         assert_true(block->begin <= block->freed && block->freed <= block->end);
         assert_true(i == 0 || analysis->blocks[i - 1].begin <= block->begin);
         allocated += analysis_lives(block, moment) ? block->size : 0;
-        waiting += analysis_waits(block, moment) ? block->size : 0;
+        waiting += waits(block, moment) ? block->size : 0;
         living += analysis_lives(block, moment);
-        late += analysis_waits(block, moment);
+        late += waits(block, moment);
     }
     for (size_t i = 0; i < analysis->range_count; i++)
         if (analysis->ranges[i].begin <= moment && moment < analysis->ranges[i].end)

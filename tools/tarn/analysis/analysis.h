@@ -172,15 +172,10 @@ struct analysis_span {
  * span in which nothing happens has the state from before. False if memory is short. */
 bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans, size_t count);
 
-/* analysis_lives(): a block is allocated at a moment. analysis_waits(): it is freed and cannot be
- * used again yet. */
+/* Whether a block is allocated at a moment. */
 static inline bool analysis_lives(const struct analysis_block *block, uint32_t moment)
 {
     return block->begin <= moment && moment < block->freed;
-}
-static inline bool analysis_waits(const struct analysis_block *block, uint32_t moment)
-{
-    return block->freed <= moment && moment < block->end;
 }
 
 /* The blocks that live at a moment, the largest first, then by address. The caller frees it. NULL
