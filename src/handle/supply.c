@@ -24,7 +24,7 @@
 
 static struct object_pool handle_objects = OBJECT_POOL_NAMED_KEEPING(struct handle, lease);
 
-/* Pools ---------------------------------------------------------------------------------------- */
+/* Shelves -------------------------------------------------------------------------------------- */
 
 struct shelf *shelf_known(const struct entry *entry, int device)
 {
@@ -421,9 +421,8 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
             status = wait_for_first_relocking(shelf, entry, first);
         } else {
             status = create_relocking(entry, shelf, &handle);
-            if (!status) {
+            if (!status)
                 count_use_locked(shelf);
-            }
         }
     }
     mutex_unlock(&shelf->lock);
@@ -669,7 +668,7 @@ static struct handle *detach_available(struct shelf *shelf)
 }
 
 /* Keeps workspaces on the shelf until they are cleared. */
-static void pool_keep(struct shelf *shelf, struct workspace *list)
+static void shelf_keep(struct shelf *shelf, struct workspace *list)
 {
     mutex_lock(&shelf->lock);
     while (list) {
@@ -723,7 +722,7 @@ tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count)
         struct workspace *gone = workspaces_sweep_locked(list, true);
         mutex_unlock(&list->lock);
         if (keep)
-            pool_keep(shelf, workspaces_of_captures(&gone));
+            shelf_keep(shelf, workspaces_of_captures(&gone));
         workspaces_free(gone);
         mutex_finish(&list->lock);
         object_free(&handle_objects, list);
