@@ -431,7 +431,6 @@ static void a_ring_that_wrapped_is_said(void)
     CHECK(unlink(path) == 0);
 }
 
-/* Names in any bytes: what is no UTF-8 is replaced, what is stays. */
 /* A program's block with the tag of workspaces is its own; one that the library made is one. */
 static void a_tag_makes_no_workspace(void)
 {
@@ -458,6 +457,7 @@ static void a_tag_makes_no_workspace(void)
     OK(tarn_free(block));
 }
 
+/* Names in any bytes: what is no UTF-8 is replaced, what is stays. */
 static void names_in_any_bytes(void)
 {
     static const char *const names[] = {
