@@ -6,6 +6,9 @@
 #ifndef TARN_BASE_UTF8_H
 #define TARN_BASE_UTF8_H
 
+#include <stddef.h>
+#include <string.h>
+
 /* Bytes of the UTF-8 character that begins here; 0: none does. The text ends with a 0. */
 static inline unsigned utf8_length(const unsigned char *at)
 {
@@ -28,6 +31,18 @@ static inline unsigned utf8_length(const unsigned char *at)
         return forms[i].more + 1;
     }
     return 0;
+}
+
+/* Bytes of the longest beginning of a text that has at most `most` bytes and cuts no character. */
+static inline size_t utf8_beginning(const char *text, size_t most)
+{
+    size_t length = strnlen(text, most + 1), least = most > 3 ? most - 3 : 0;
+    if (length <= most)
+        return length;
+    length = most;
+    while (length > least && ((unsigned char)text[length] & 0xc0) == 0x80)
+        length--;
+    return length;
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "base/utf8.h"
 #include "base/variable.h"
 #include "record/stack.h"
 
@@ -330,7 +331,7 @@ tarn_status tarn_region_push(const char *name)
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     struct trace_region region = {.parent = thread->region};
-    memcpy(region.name, name, strnlen(name, sizeof region.name - 1));
+    memcpy(region.name, name, utf8_beginning(name, sizeof region.name - 1));
     uint32_t number = thread->regions_unnamed ? 0 : intern(&trace_regions, &region);
     if (number)
         thread->region = number;

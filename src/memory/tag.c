@@ -4,6 +4,7 @@
 /* Owns the texts of tags. */
 #include "base/status.h"
 #include "base/thread/process.h"
+#include "base/utf8.h"
 #include "record/intern.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ tarn_status tarn_tag_intern(const char *text, tarn_tag *tag)
     if (status)
         return status;
     struct tag cut = {""};
-    memcpy(cut.text, text, strnlen(text, sizeof cut.text - 1));
+    memcpy(cut.text, text, utf8_beginning(text, sizeof cut.text - 1));
     uint32_t number = intern(&tags, &cut);
     if (!number && atomic_load(&tags.used) == TAGS)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tag \"%s\": all %d tags are in use", cut.text,
