@@ -468,16 +468,14 @@ static long look(void *user)
 static bool text_write(const char *path, const char *text, size_t length)
 {
     if (file_may_be_replaced(path)) {
-        struct sink *sink = malloc(sizeof *sink);
-        tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        struct sink sink;
+        tarn_status status = sink_to_file(&sink, path, 0666);
         if (!status) {
-            sink_write(sink, text, length);
-            status = sink_end(sink, false);
+            sink_write(&sink, text, length);
+            status = sink_end(&sink, false);
         }
-        free(sink);
         if (status)
-            fprintf(stderr, "tarn run: %s\n",
-                    sink ? tarn_last_error() : "no host memory for the summary");
+            fprintf(stderr, "tarn run: %s\n", tarn_last_error());
         return !status;
     }
     FILE *out = fopen(path, "we");

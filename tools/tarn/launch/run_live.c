@@ -249,16 +249,12 @@ static void expand(const char *pattern, uint32_t process, char *path, size_t siz
 
 static bool write_file(const char *path, const struct metrics_source *sources, size_t count)
 {
-    struct sink *sink = malloc(sizeof *sink);
-    /* Who collects them may be another user */
-    bool done = sink && sink_to_file(sink, path, 0644) == TARN_OK;
-    if (done) {
-        metrics_print(sink, sources, count);
-        metrics_end(sink);
-        done = sink_end(sink, false) == TARN_OK;
-    }
-    free(sink);
-    return done;
+    struct sink sink;
+    if (sink_to_file(&sink, path, 0644)) /* who collects them may be another user */
+        return false;
+    metrics_print(&sink, sources, count);
+    metrics_end(&sink);
+    return sink_end(&sink, false) == TARN_OK;
 }
 
 static void fill_source(const struct opened_book *opened, struct survey *survey,

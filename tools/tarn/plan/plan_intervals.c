@@ -109,21 +109,18 @@ static bool solve(struct instance *instance)
 
 static bool write_output(const struct instance *instance)
 {
-    struct sink *sink = malloc(sizeof *sink);
-    if (!sink)
-        return complain(instance, "there is not enough host memory");
-    tarn_status status = sink_to_file(sink, instance->options->output, 0666);
+    struct sink sink;
+    tarn_status status = sink_to_file(&sink, instance->options->output, 0666);
     if (!status) {
-        sink_print(sink, "id,lower,upper,size,offset\n");
+        sink_print(&sink, "id,lower,upper,size,offset\n");
         for (size_t i = 0; i < instance->intervals.count; i++) {
             const struct interval *interval = &instance->intervals.items[i];
-            sink_print(sink, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id,
+            sink_print(&sink, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id,
                        interval->lower, interval->upper, interval->size,
                        instance->blocks[instance->places[i]].offset);
         }
-        status = sink_end(sink, false);
+        status = sink_end(&sink, false);
     }
-    free(sink);
     return !status || complain(instance, tarn_last_error());
 }
 

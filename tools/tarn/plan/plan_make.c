@@ -366,17 +366,16 @@ static bool write_arena(const struct plan_draft_arena *arena, struct sink *sink)
 bool plan_draft_write(const struct plan_draft *draft, const char *path, char *error,
                       size_t error_size)
 {
-    struct sink *sink = malloc(sizeof *sink);
-    tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    struct sink sink;
+    tarn_status status = sink_to_file(&sink, path, 0666);
     bool done = !status;
     for (uint32_t i = 0; i < draft->count && done; i++)
-        done = write_arena(&draft->arenas[i], sink);
+        done = write_arena(&draft->arenas[i], &sink);
     if (!status)
-        status = sink_end(sink, !done);
-    if (status && sink)
+        status = sink_end(&sink, !done);
+    if (status)
         snprintf(error, error_size, "%s", tarn_last_error());
     else if (!done)
         snprintf(error, error_size, "%s cannot be written: memory is short", path);
-    free(sink);
     return done && !status;
 }

@@ -306,20 +306,19 @@ static ssize_t to_sink(void *sink, const char *text, size_t size)
 static bool write_file(const char *path, const struct report_file *files, size_t count,
                        const char *made_by)
 {
-    struct sink *sink = malloc(sizeof *sink);
-    tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    struct sink sink;
+    tarn_status status = sink_to_file(&sink, path, 0666);
     bool done = false;
     if (!status) {
-        FILE *out = fopencookie(sink, "w", (cookie_io_functions_t){.write = to_sink});
+        FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = to_sink});
         done = out && report_page_write(out, files, count, made_by);
         done = out && !fclose(out) && done;
-        status = sink_end(sink, !done);
+        status = sink_end(&sink, !done);
     }
-    if (status && sink)
+    if (status)
         fprintf(stderr, "tarn report: %s\n", tarn_last_error());
     else if (!done)
         fprintf(stderr, "tarn report: %s cannot be written: memory is short\n", path);
-    free(sink);
     return done && !status;
 }
 
