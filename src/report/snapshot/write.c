@@ -29,8 +29,6 @@ static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapsho
 /* Writes a snapshot of now. */
 static tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options)
 {
-    static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
-    options = options ? options : &plain;
     struct picture *picture = pages_alloc(sizeof *picture);
     if (!picture)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a snapshot");
