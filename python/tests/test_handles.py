@@ -16,6 +16,13 @@ def test_libraries_say_why_they_are_not_usable():
     assert all(library.usable or library.reason for library in found.values())
 
 
+def test_paths_that_are_no_utf8(python, tmp_path):
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    (folder / "libMIOpen.so.1").write_text("no library")
+    assert int(python("import tarn; print(len(tarn.libraries()))", TARN_LIBRARY_PATH=str(folder))) > 10
+
+
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(tarn.InvalidArgumentError, match="tarn.libraries"):
         tarn.handle("cubals")

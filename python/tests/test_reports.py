@@ -4,6 +4,7 @@
 import ctypes
 import os
 import pickle
+import subprocess
 import types
 
 import pytest
@@ -105,8 +106,21 @@ def test_configuration_is_read_back():
     assert tarn.configuration() == before
 
 
+def test_configuration_with_a_path_that_is_no_utf8(python, tmp_path):
+    from tarn._library import program
+    log, plan = tmp_path / "log.csv", tmp_path / "\udcff"
+    log.write_text("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:01,allocate,0x10000000,100000,0x0\n")
+    subprocess.run([program(), "plan", log, "-o", plan, "--seconds", "0"], check=True, stdout=subprocess.DEVNULL)
+    text = python("""
+        import tarn
+        before = tarn.configuration()
+        tarn.configure(before)
+        print(ascii(before), tarn.configuration() == before)
+        """, TARN_ALLOC_CONF=f"plan:{plan}")
+    assert "\\udcff" in text and text.endswith("True\n")
+
+
 def test_the_module_runs_the_program():
-    import subprocess
     import sys
     ended = subprocess.run([sys.executable, "-m", "tarn", "--version"], capture_output=True, text=True)
     if "not installed" in ended.stderr:

@@ -20,10 +20,10 @@ def _whole(name: str, encoded: bytes) -> bytes:
 
 
 def text(name: str, value: Any) -> bytes:
-    """An argument that is a text, for C. TypeError and ValueError name the argument."""
+    """An argument that is a text, for C, with any bytes as in paths. TypeError and ValueError name the argument."""
     if not isinstance(value, str):
         raise _of(name, "a str", value)
-    return _whole(name, value.encode())
+    return _whole(name, value.encode(errors="surrogateescape"))
 
 
 def path(name: str, value: Any) -> bytes:

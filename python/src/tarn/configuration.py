@@ -21,4 +21,4 @@ def configuration() -> str:
     check(lib.tarn_configuration_get(None, 0, byref(needed)))
     buffer = create_string_buffer(needed.value + 256)  # another thread may add to them meanwhile
     check(lib.tarn_configuration_get(buffer, len(buffer), None))
-    return buffer.value.decode()
+    return buffer.value.decode(errors="surrogateescape")

@@ -3,6 +3,7 @@
 
 """Handles of vendor libraries, one per thread and device, bound to the thread's current stream."""
 
+import os
 from ctypes import byref, c_int, c_size_t, c_void_p, sizeof
 from functools import lru_cache
 from types import TracebackType
@@ -34,8 +35,8 @@ def libraries() -> List[LibraryInfo]:
             check(lib.tarn_library_info_get(number, byref(info)))
         except InvalidArgumentError:
             return result
-        result.append(LibraryInfo(info.name.decode(), info.found, info.usable, info.path.decode(), info.version.decode(),
-                                  info.reason.decode()))
+        result.append(LibraryInfo(info.name.decode(errors="replace"), info.found, info.usable, os.fsdecode(info.path),
+                                  info.version.decode(errors="replace"), info.reason.decode(errors="replace")))
         number += 1
 
 
