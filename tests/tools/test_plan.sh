@@ -26,7 +26,7 @@ run 1 plan "$work/rubbish" -o "$work/plan" && says err "rubbish: byte 0: "
 run 1 plan "$work/missing" && says err 'missing: cannot open'
 run 1 plan "$data/state-only.pickle" && says err 'there is no trace to plan for'
 run 1 plan --device 7 "$data/small-4.pickle" && says err 'device 7 has no trace'
-run 1 plan "$data/small-4.pickle" -o "$work/none/plan" && says err 'none/plan cannot be written: No such file'
+run 1 plan "$data/small-4.pickle" -o "$work/none/plan" && says err 'none/plan cannot be written: .*No such file'
 printf '%s\n' 'Thread,Time,Action,Pointer,Size,Stream' '1,00:00:01,allocate,0x1000,5000,0x0' >"$work/few.csv"
 run 1 plan "$work/few.csv" && says err 'device 0 has no requests above 65536 bytes; a plan has 1 to'
 
@@ -153,11 +153,9 @@ run 0 plan "$data/wrapped.pickle" && says out 'not planned: what was freed befor
 run 0 plan "$data/torn.pickle" && says out 'not planned: 1 request that failed; the smallest devices have room for it$' && lacks out 'other device'
 run 0 plan --json "$data/holes.pickle"
 json 'a["initial_blocks"] == a["other_devices"] == 0 and a["recorded_ooms"] == 1 and a["smallest_device"]["plan"] >= 540 << 20 and a["smallest_device"]["pytorch"] > 600 << 20'
-TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be written'
-for name in a,b a:b 'a[b]' "$(printf '%0250d' 0)"; do # which the settings cannot name
-    mkdir "$work/$name"
-    TMPDIR=$work/$name run 0 plan "$data/small-4.pickle" && silent err
-done
+TMPDIR=$work/none run 0 plan "$data/small-4.pickle" && silent err # it is tried without a file
+name=$(printf '%0255d' 0)
+(cd "$work" && run 0 plan "$data/small-4.pickle" -o "$name" && [ -s "$name" ] && rm "$name") || fail "a name of 255 bytes"
 
 # Every file is served with its plan, on the device that it is of.
 for file in late-frees pools wrapped small-4; do

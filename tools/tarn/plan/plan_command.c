@@ -7,28 +7,28 @@
 #include "input/intervals.h"
 #include "input/once.h"
 #include "json_print.h"
+#include "memory/settings/config.h"
 #include "name.h"
 #include "plain_output.h"
 #include "plan/plan_intervals.h"
 #include "plan/plan_make.h"
 #include "replay/least.h"
 #include "replay/replay_file.h"
+#include "report/sink.h"
 #include "units.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
 #define LARGEST 4                   /* so many of the largest arenas are tried without */
-#define PLAN_PATH_MOST 256          /* bytes of a draft's name */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
@@ -171,38 +171,28 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
     return well;
 }
 
-/* True if TARN_ALLOC_CONF can name a file of this name with the end that a draft gets. */
-static bool can_be_plan(const char *path)
+static bool to_file(const void *data, size_t size, void *file)
 {
-    return !path[strcspn(path, ",:[]")] && strlen(path) <= PLAN_PATH_MOST - 8;
+    return write(*(const int *)file, data, size) == (ssize_t)size;
 }
 
-/* Writes a draft beside the output, and replays the file with it as the plan. Without an output the
- * draft is in TMPDIR, or in /tmp if a setting cannot name a file in TMPDIR. */
+/* Writes a draft to a file without a name, and replays the file with it as the plan. */
 static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft,
                       uint64_t memory, struct replay_result *result)
 {
-    char made[PLAN_PATH_MOST], conf[PLAN_PATH_MOST + 8], error[512];
-    const char *folder = getenv("TMPDIR");
-    char path[PATH_MAX] = "";
-    if (folder && *folder)
-        snprintf(path, sizeof path, "%s/tarn-plan", folder);
-    if (!*path || !can_be_plan(path))
-        snprintf(path, sizeof path, "/tmp/tarn-plan");
-    const char *beside = arguments->output ? arguments->output : path;
-    snprintf(made, sizeof made, "%s.XXXXXX", beside);
-    int file = mkstemp(made);
-    if (file < 0) {
-        snprintf(error, sizeof error, "%s cannot be written: %s", beside, strerror(errno));
-        return complain(arguments->path, error);
+    char conf[64];
+    struct sink sink;
+    int file = memfd_create("tarn-plan", MFD_CLOEXEC);
+    sink_to_function(&sink, to_file, &file);
+    bool done = file >= 0 && plan_draft_write(draft, &sink);
+    if (sink_end(&sink, !done) || !done) {
+        (void)complain(arguments->path, "there is not enough host memory to try the plan");
+        done = false;
     }
-    close(file);
-    bool done = plan_draft_write(draft, made, error, sizeof error);
-    if (!done)
-        complain(arguments->path, error);
-    snprintf(conf, sizeof conf, "plan:%s", made);
+    snprintf(conf, sizeof conf, "plan:/proc/self/fd/%d", file);
     done = done && run_replay(arguments, conf, memory, result);
-    unlink(made);
+    if (file >= 0)
+        close(file);
     return done;
 }
 
@@ -537,11 +527,33 @@ static bool print_json(const struct arguments *arguments, const struct workload 
 
 /* ---- the command line ---- */
 
+/* The file is there whole or not at all. */
 static bool write_output(const struct arguments *arguments, const struct plan_draft *draft)
 {
-    char error[512];
-    return plan_draft_write(draft, arguments->output, error, sizeof error) ||
-           complain(arguments->path, error);
+    struct sink sink;
+    bool done = false;
+    tarn_status status = sink_to_file(&sink, arguments->output, 0666);
+    if (!status) {
+        done = plan_draft_write(draft, &sink);
+        status = sink_end(&sink, !done);
+    }
+    if (status)
+        return complain(arguments->path, tarn_last_error());
+    return done || complain(arguments->path, "there is not enough host memory to write the plan");
+}
+
+/* What cannot be written is said before the search, which may take long. */
+static bool may_write(const struct arguments *arguments)
+{
+    struct sink sink;
+    if (!arguments->output)
+        return true;
+    if (!command_may_write_result("plan", arguments->output))
+        return false;
+    if (sink_to_file(&sink, arguments->output, 0666))
+        return complain(arguments->path, tarn_last_error());
+    (void)sink_end(&sink, true);
+    return true;
 }
 
 static int plan(struct arguments *arguments)
@@ -550,7 +562,7 @@ static int plan(struct arguments *arguments)
     struct plan_draft draft = {0};
     struct findings findings = {0};
     char error[256];
-    if (arguments->output && !command_may_write_result("plan", arguments->output))
+    if (!may_write(arguments))
         return COMMAND_FAILED;
     /* keep what comes through a pipe, since the file is replayed many times */
     if (!once_hold(arguments->path, error, sizeof error))
@@ -579,10 +591,12 @@ static int plan(struct arguments *arguments)
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
+/* TARN_ALLOC_CONF must be able to name it. */
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value && strcmp(value, "-") != 0 && can_be_plan(value);
+    return *value && strcmp(value, "-") != 0 && !value[strcspn(value, ",:[]")] &&
+           strlen(value) < CONFIG_PATH_BYTES;
 }
 
 static bool take_device(void *arguments, const char *value)
@@ -607,7 +621,7 @@ static bool take_steps(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "output",
      .letter = 'o',
-     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name, "
+     .wants = "a path of at most 255 bytes without , : [ and ], which TARN_ALLOC_CONF can name, "
               "and not - alone",
      .take = take_output},
     {.name = "device", .wants = "a device's number", .take = take_device},
@@ -616,7 +630,7 @@ static const struct command_option options[] = {
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = NULL},
 };
-static_assert(PLAN_PATH_MOST - 8 == 248, "what --output wants");
+static_assert(CONFIG_PATH_BYTES - 1 == 255, "what --output wants");
 
 static int run(int argc, char **argv)
 {

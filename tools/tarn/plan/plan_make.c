@@ -6,7 +6,6 @@
  * pool after the completion of its free. */
 #include "plan/plan_make.h"
 #include "replay/least.h"
-#include "report/sink.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -363,19 +362,10 @@ static bool write_arena(const struct plan_draft_arena *arena, struct sink *sink)
     return true;
 }
 
-bool plan_draft_write(const struct plan_draft *draft, const char *path, char *error,
-                      size_t error_size)
+bool plan_draft_write(const struct plan_draft *draft, struct sink *sink)
 {
-    struct sink sink;
-    tarn_status status = sink_to_file(&sink, path, 0666);
-    bool done = !status;
+    bool done = true;
     for (uint32_t i = 0; i < draft->count && done; i++)
-        done = write_arena(&draft->arenas[i], &sink);
-    if (!status)
-        status = sink_end(&sink, !done);
-    if (status)
-        snprintf(error, error_size, "%s", tarn_last_error());
-    else if (!done)
-        snprintf(error, error_size, "%s cannot be written: memory is short", path);
-    return done && !status;
+        done = write_arena(&draft->arenas[i], sink);
+    return done;
 }

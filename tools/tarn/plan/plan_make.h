@@ -10,6 +10,7 @@
 #include "plan/packing.h"
 
 #include "memory/settings/plan_file.h"
+#include "report/sink.h"
 
 #include <stdbool.h>
 
@@ -60,8 +61,7 @@ uint32_t plan_draft_largest_below(const struct plan_draft *draft, uint64_t rank)
 uint64_t plan_draft_arenas(const struct plan_draft *draft);
 uint64_t plan_draft_size(const struct plan_draft *draft);
 
-/* Writes the plan to a file, which is there whole or not at all. False with `error` filled. */
-bool plan_draft_write(const struct plan_draft *draft, const char *path, char *error,
-                      size_t error_size);
+/* Writes the file. False if memory is short. */
+bool plan_draft_write(const struct plan_draft *draft, struct sink *sink);
 
 #endif
