@@ -32,6 +32,9 @@ void file_close(int file);
  * been read. */
 bool file_read_at(int file, void *to, size_t size, off_t offset);
 
+/* Writes all of it. False with errno; then a part may have been written. */
+bool file_write(int file, const void *data, size_t size);
+
 /* Whether a file of tarn may replace what a path names: nothing, or a regular file. A link into
  * /proc is never replaced: as root, a program could replace /dev/stdout for the whole machine. */
 bool file_may_be_replaced(const char *path);

@@ -45,17 +45,8 @@ static bool write_file(const void *data, size_t size, void *user)
 {
     struct sink *sink = user;
     struct quiet quiet;
-    sink->error = 0;
     quiet_begin(&quiet);
-    for (const char *at = data; size && !sink->error;) {
-        ssize_t written = write(sink->file, at, size);
-        if (written >= 0) {
-            at += written;
-            size -= (size_t)written;
-        } else if (errno != EINTR) {
-            sink->error = errno;
-        }
-    }
+    sink->error = file_write(sink->file, data, size) ? 0 : errno;
     quiet_end(&quiet);
     return !sink->error;
 }

@@ -4,9 +4,9 @@
 /* Streams over the standard files. Owns what is held back between two writes: the beginning of a
  * character or of an escape sequence. */
 #include "plain_output.h"
+#include "base/file.h"
 #include "base/text.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,20 +21,6 @@ struct output {
     char held[HELD];
     size_t length; /* bytes that are held back */
 };
-
-static bool write_all(int file, const char *text, size_t length)
-{
-    while (length) {
-        ssize_t written = write(file, text, length);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return false;
-        text += written;
-        length -= (size_t)written;
-    }
-    return true;
-}
 
 /* Bytes at `text` that form one printable unit; 0 if there is none. */
 static size_t plain_length(const struct output *output, const char *text)
@@ -66,7 +52,7 @@ static size_t print(struct output *output, const char *text, size_t length, bool
         memcpy(out + at, plain ? text + at : "?", plain ? plain : 1);
         at += plain ? plain : 1;
     }
-    *done = write_all(output->file, out, at);
+    *done = file_write(output->file, out, at);
     return at;
 }
 
@@ -93,7 +79,7 @@ static ssize_t take(void *cookie, const char *text, size_t size)
 static int end(void *cookie)
 {
     struct output *output = cookie;
-    return write_all(output->file, "????????", output->length) ? 0 : EOF;
+    return file_write(output->file, "????????", output->length) ? 0 : EOF;
 }
 
 static FILE *open_over(struct output *output, int file, int buffered)
@@ -124,5 +110,5 @@ bool plain_output_moves(void)
 
 void plain_output_move(const char *text)
 {
-    (void)write_all(STDERR_FILENO, text, strlen(text));
+    (void)file_write(STDERR_FILENO, text, strlen(text));
 }

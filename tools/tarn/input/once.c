@@ -4,6 +4,7 @@
 /* Owns what is held: a file in memory for each path, until the program ends. Children of fork()
  * have it too. */
 #include "input/once.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,18 +37,6 @@ static int open_plain(const char *path)
                                   : open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static bool write_all(int file, const char *part, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(file, part, size);
-        if (written < 0 && errno != EINTR)
-            return false;
-        part += written > 0 ? written : 0;
-        size -= written > 0 ? (size_t)written : 0;
-    }
-    return true;
-}
-
 /* The rest of a file, in memory; -1 with errno. */
 static int copy(int from)
 {
@@ -56,7 +45,7 @@ static int copy(int from)
     ssize_t got = 1;
     while (file >= 0 && got != 0) {
         got = read(from, part, PART);
-        if ((got < 0 && errno != EINTR) || (got > 0 && !write_all(file, part, (size_t)got))) {
+        if ((got < 0 && errno != EINTR) || (got > 0 && !file_write(file, part, (size_t)got))) {
             int reason = errno;
             close(file);
             file = -1;

@@ -6,6 +6,8 @@
  * checked before they are used: neither file is trusted to be whole. */
 #include "launch/shim_copy.h"
 
+#include "base/file.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -236,14 +238,7 @@ static bool write_path(const struct image *shim, const char *driver)
 static bool write_file(const struct image *image, const char *to)
 {
     int file = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-    size_t written = 0;
-    while (file >= 0 && written < image->size) {
-        ssize_t step = write(file, image->bytes + written, image->size - written);
-        if (step < 0 && errno != EINTR)
-            break;
-        written += step > 0 ? (size_t)step : 0;
-    }
-    bool done = file >= 0 && written == image->size && fchmod(file, 0755) == 0;
+    bool done = file >= 0 && file_write(file, image->bytes, image->size) && fchmod(file, 0755) == 0;
     return (file < 0 || close(file) == 0) && done;
 }
 

@@ -3,6 +3,7 @@
 
 /* `tarn plan`: the smallest device for a trace, and a plan for it. What it says of a plan or a
  * device is the result of a replay of the file, each in a process of its own. */
+#include "base/file.h"
 #include "command.h"
 #include "input/intervals.h"
 #include "input/once.h"
@@ -173,7 +174,7 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
 
 static bool to_file(const void *data, size_t size, void *file)
 {
-    return write(*(const int *)file, data, size) == (ssize_t)size;
+    return file_write(*(const int *)file, data, size);
 }
 
 /* Writes a draft to a file without a name, and replays the file with it as the plan. */

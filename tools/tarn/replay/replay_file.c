@@ -6,6 +6,7 @@
  * processes share. If a child did not end well, the parent makes an error of it. The child is a
  * copy of this program, so the structures need no format. */
 #include "replay/replay_file.h"
+#include "base/file.h"
 
 #include "input/snapshot.h"
 #include "name.h"
@@ -63,25 +64,11 @@ struct child {
     int out;
 };
 
-static void write_all(int out, const void *data, size_t size)
-{
-    const char *at = data;
-    while (size > 0) {
-        ssize_t written = write(out, at, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            _exit(1); /* the parent has ended */
-        at += written;
-        size -= (size_t)written;
-    }
-}
-
 static void send(int out, enum message_kind kind, const void *data, size_t size)
 {
     const struct message message = {.kind = kind, .size = size};
-    write_all(out, &message, sizeof message);
-    write_all(out, data, size);
+    if (!file_write(out, &message, sizeof message) || !file_write(out, data, size))
+        _exit(1); /* the parent has ended */
 }
 
 static void send_repetition(void *context, const struct replay_repetition *repetition)

@@ -6,6 +6,7 @@
  * looked at by the loop, which a pipe wakes; so the terminal is put back by ordinary code, whatever
  * ends it. */
 #include "top/top_screen.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,31 +49,17 @@ struct screen {
     const char *help;
 };
 
-static bool write_all(const char *text, size_t length)
-{
-    while (length) {
-        ssize_t written = write(STDOUT_FILENO, text, length);
-        if (written < 0 && errno != EINTR)
-            return false;
-        if (written > 0) {
-            text += written;
-            length -= (size_t)written;
-        }
-    }
-    return true;
-}
-
 static void enter(const struct screen *screen)
 {
     struct termios raw = screen->before;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
-    (void)write_all(ENTER, strlen(ENTER));
+    (void)file_write(STDOUT_FILENO, ENTER, strlen(ENTER));
 }
 
 static void leave(const struct screen *screen)
 {
-    (void)write_all(LEAVE, strlen(LEAVE));
+    (void)file_write(STDOUT_FILENO, LEAVE, strlen(LEAVE));
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &screen->before);
 }
 
@@ -129,7 +116,7 @@ static bool draw(struct screen *screen)
     int fits = screen->look.width - 2, help = fits - (int)strlen(more);
     at += (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%.*s",
                            help > 0 ? help : 0, screen->help, fits > 0 ? fits : 0, more);
-    bool done = write_all(text, at);
+    bool done = file_write(STDOUT_FILENO, text, at);
     free(text);
     return done;
 }
@@ -246,7 +233,7 @@ bool top_screen_run(int file, struct top_reading readings[3], double interval, s
         screen.look.history = NULL;
         top_frame_make(&screen.frame, NULL, turns.shown, &screen.look);
         if (!screen.frame.failed)
-            (void)write_all(screen.frame.text, screen.frame.length);
+            (void)file_write(STDOUT_FILENO, screen.frame.text, screen.frame.length);
         printf("\n%s (process %llu) has ended; this was its last reading.\n",
                turns.shown->head.name, (unsigned long long)turns.shown->head.pid);
     } else if (ending == ENDED_BY_FAILURE) {
