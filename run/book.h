@@ -108,9 +108,10 @@ struct book_device {
     char uuid[16];    /* as the driver gives it */
     char address[32]; /* on the PCI bus, in NVML's form; empty: not known */
     char name[96];
-    uint64_t total;              /* bytes, as the driver reports it */
-    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. The process writes it, again if
-                                    group_limits() finds other limits in its group */
+    uint64_t total; /* bytes, as the driver reports it */
+    /* Bytes; UINT64_MAX: none. The process writes it, again if group_limits() finds other limits
+     * in its group. */
+    _Atomic uint64_t limit;
     _Atomic uint64_t used, peak; /* bytes, of kinds that take memory of the device */
     /* bytes of `used` in imported pieces of kept pools, which NVML counts for no process */
     _Atomic uint64_t taken_over;

@@ -135,8 +135,8 @@ bool object_is_live(struct object_pool *pool, const void *address)
     return atomic_load_explicit(mark_of(pool, object), memory_order_acquire) == (MARK ^ object);
 }
 
-static _Atomic(struct object_pool *) pools_in_use; /* object pools with a chunk, newest first; none
-                                                      is ever removed */
+/* Object pools with a chunk, newest first; none is ever removed. */
+static _Atomic(struct object_pool *) pools_in_use;
 
 static void pool_enter(struct object_pool *pool)
 {

@@ -34,11 +34,11 @@ struct capture {
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;                  /* of the monotonic clock */
-static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to
-                                                     change */
-static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar
-                                                     something */
+static pthread_cond_t one_ended; /* of the monotonic clock */
+/* The sum over devices; captures_lock to change. */
+static atomic_uint open_everywhere;
+/* captures_lock: each device's captures that bar something. */
+static struct capture *open_on[TARN_MAX_DEVICES];
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
 
@@ -490,16 +490,16 @@ tarn_status tarn_capture_announce(tarn_stream stream)
 
 struct ending {
     struct stream *stream;
-    bool gives_up;      /* the caller wants to forget a capture that no thread can end */
-    bool claimed;       /* it is a known capture, which this thread ends */
-    bool announced;     /* the caller has ended it */
-    bool orphaned;      /* the thread that began it has ended */
-    bool over;          /* the capture is no longer known */
-    uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not
-                           known */
-    uint64_t noted;     /* of an announced one: the same */
-    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else
-                           NULL */
+    bool gives_up;  /* the caller wants to forget a capture that no thread can end */
+    bool claimed;   /* it is a known capture, which this thread ends */
+    bool announced; /* the caller has ended it */
+    bool orphaned;  /* the thread that began it has ended */
+    bool over;      /* the capture is no longer known */
+    /* Of a capture that tarn began and now ends: the driver's number; 0: not known. */
+    uint64_t id;
+    uint64_t noted; /* of an announced one: the same */
+    /* Of a capture that tarn began and the driver has not invalidated, else NULL. */
+    driver_graph graph;
 };
 
 /* Claims a known capture to end it. The driver lets only the thread that began a capture end it,
@@ -566,9 +566,9 @@ static tarn_status end(tarn_stream value, struct ending *ending)
         atomic_store(&stream->abandoned, true);
     if (ending->over)
         leave(stream);
+    /* The driver could not end it: it stays known, and the end can be tried again. */
     else
-        unclaim_end(stream); /* the driver could not end it: it stays known, and the end can be
-                                tried again */
+        unclaim_end(stream);
     if (ending->over && trace_is_on())
         trace_stream_event(TRACE_capture_end, stream, atomic_load(&stream->capture), 0);
     mutex_unlock(&device->record_lock);

@@ -77,8 +77,8 @@ void device_on_lost(void (*callback)(struct device *device));
  * driver call, and then device.c frees it. Only the thread itself uses fields that name no lock. */
 struct thread {
     _Alignas(64) int device;
-    unsigned number;                             /* constant: in the order of first uses, of all
-                                                    threads */
+    /* Constant: in the order of first uses, of all threads. */
+    unsigned number;
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */

@@ -23,49 +23,51 @@ enum stream_origin {
  * compared. Code that fills a slot for a new incarnation holds `lock`; nobody else knows that
  * incarnation yet. */
 struct stream {
-    mutex lock;              /* held to retire the stream, and by code that passes the native stream
-                                to the driver: so the stream is not destroyed meanwhile */
+    /* Held to retire the stream, and by code that passes the native stream to the driver: so the
+     * stream is not destroyed meanwhile. */
+    mutex lock;
     atomic_uint incarnation; /* incremented when the stream is retired */
     unsigned slot;
     int device, priority;
-    _Atomic(driver_stream)
-        native; /* streams_lock to change; if the stream is retired meanwhile, a reader gets the old
-                   value or NULL */
+    /* streams_lock to change; if the stream is retired meanwhile, a reader gets the old value or
+     * NULL. */
+    _Atomic(driver_stream) native;
     atomic_uint_fast64_t number; /* the driver's; 0 if it has none, or was not asked */
     enum stream_origin origin;   /* streams_lock */
     unsigned adoptions;          /* `entering`: how often it was adopted and not yet retired */
-    atomic_bool found;           /* nobody promised to retire the stream, so it is passed to the
-                                    driver only in calls that name it */
+    /* Nobody promised to retire the stream, so it is passed to the driver only in calls that
+     * name it. */
+    atomic_bool found;
     /* For a vendor's per-thread default stream: the only thread in which `native` means this
      * stream. NULL: it means this stream in every thread. Not dereferenced. */
     _Atomic(const struct thread *) owner;
     atomic_bool abandoned; /* the driver goes on with a capture on it that no thread can end */
     atomic_bool captures;  /* record lock to change: a known capture began or was announced on it */
-    atomic_bool over;      /* captures_lock to change: the driver has ended that capture, which
-                              nobody has reported */
-    atomic_uint_fast64_t capture; /* captures_lock to change: the number of its last known
-                                     capture */
-    struct capture *known;        /* captures_lock (capture.c): the known capture that began on it;
-                                     NULL: none */
-    atomic_bool owes;       /* record lock to change: marks wait for the next call that passes the
-                               native stream */
-    struct mark *proof;     /* the slot's lock: the last mark that such a call recorded, for any
-                               incarnation */
-    bool leased;            /* device lock */
-    atomic_bool returned;   /* device lock to change: created by tarn, between two leases */
-    atomic_uint leases;     /* device lock to change: returns in this incarnation */
-    struct stream *next;    /* device lock: in returned or thread_ended */
-    struct mark *last_work; /* streams_lock: the end of the last retired incarnation; NULL when
-                               finished */
-    _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
-    struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in
-                               all pools */
-    struct heap *unmarked;  /* the memory layer's, sets.lock: the first of those whose open batch
-                               may have something */
-    struct scope *scopes;   /* the memory layer's, scopes_lock: the newest of the open scopes of
-                               this stream */
-    void *pinned;           /* the memory layer's, pinned lock: the queue of pinned blocks that this
-                               stream uses */
+    /* captures_lock to change: the driver has ended that capture, which nobody has reported. */
+    atomic_bool over;
+    /* captures_lock to change: the number of its last known capture. */
+    atomic_uint_fast64_t capture;
+    /* captures_lock (capture.c): the known capture that began on it; NULL: none. */
+    struct capture *known;
+    /* Record lock to change: marks wait for the next call that passes the native stream. */
+    atomic_bool owes;
+    /* The slot's lock: the last mark that such a call recorded, for any incarnation. */
+    struct mark *proof;
+    bool leased;          /* device lock */
+    atomic_bool returned; /* device lock to change: created by tarn, between two leases */
+    atomic_uint leases;   /* device lock to change: returns in this incarnation */
+    struct stream *next;  /* device lock: in returned or thread_ended */
+    /* streams_lock: the end of the last retired incarnation; NULL when finished. */
+    struct mark *last_work;
+    _Atomic(void *) heap; /* the memory layer's: the default pool's heap of this stream */
+    /* The memory layer's, heaps_lock: the first of this stream's heaps in all pools. */
+    struct heap *heaps;
+    /* The memory layer's, sets.lock: the first of those whose open batch may have something. */
+    struct heap *unmarked;
+    /* The memory layer's, scopes_lock: the newest of the open scopes of this stream. */
+    struct scope *scopes;
+    /* The memory layer's, pinned lock: the queue of pinned blocks that this stream uses. */
+    void *pinned;
 };
 
 tarn_stream stream_value(const struct stream *stream);

@@ -20,8 +20,8 @@ _Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS,
 static mutex streams_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
 static _Atomic(struct stream *) chunks[CHUNKS]; /* written under streams_lock */
 static atomic_uint slots_used = FIRST_SLOT;     /* streams_lock to change */
-static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the next search for a retired
-                                                   slot begins */
+/* streams_lock: where the next search for a retired slot begins. */
+static unsigned reuse_from = FIRST_SLOT;
 
 static struct stream *slot_at(unsigned slot)
 {

@@ -24,8 +24,8 @@ static mutex trace_settings_lock = MUTEX_INITIALIZER(LOCK_TRACE_SETTINGS);
 static tarn_trace_options settings = {.size = sizeof settings}; /* trace_settings_lock */
 static bool is_read; /* trace_settings_lock: TARN_TRACE was read */
 static atomic_bool with_regions;
-static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING); /* of who turns the trace on or off, until
-                                                           all know */
+/* Of who turns the trace on or off, until all know. */
+static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING);
 static void (*_Atomic turn)(void);
 
 /* Records -------------------------------------------------------------------------------------- */

@@ -25,12 +25,12 @@
 typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
-typedef void
-    *driver_context; /* what a thread has current: a context, or a device if the driver has no
-                        contexts; NULL: nothing */
-typedef void *driver_graph; /* the vendor's graph; what graph_launch needs in addition, the driver
-                               keeps */
-typedef void *driver_exec;  /* the vendor's executable of a graph; on the host device, a graph */
+/* What a thread has current: a context, or a device if the driver has no contexts; NULL:
+ * nothing. */
+typedef void *driver_context;
+/* The vendor's graph; what graph_launch needs in addition, the driver keeps. */
+typedef void *driver_graph;
+typedef void *driver_exec; /* the vendor's executable of a graph; on the host device, a graph */
 typedef void *driver_node;
 
 enum driver_capture_mode {
@@ -41,30 +41,31 @@ enum driver_capture_mode {
 
 struct driver_capture {
     enum { DRIVER_CAPTURE_NONE, DRIVER_CAPTURE_ACTIVE, DRIVER_CAPTURE_INVALIDATED } state;
-    uint64_t id;              /* of an active capture: the same for every stream that takes part */
-    const driver_node *nodes; /* the stream's last nodes, on which its next node will depend; valid
-                                 until the thread's */
-    size_t node_count;        /* next call of the driver */
-    bool partial;             /* true: its next node will wait for only a part of one of them */
-    driver_graph graph;       /* the graph that is being captured; NULL where the driver does not
-                                 say */
+    uint64_t id; /* of an active capture: the same for every stream that takes part */
+    /* The stream's last nodes, on which its next node will depend. Valid until the thread's next
+     * call of the driver. */
+    const driver_node *nodes;
+    size_t node_count;
+    bool partial; /* true: its next node will wait for only a part of one of them */
+    /* The graph that is being captured; NULL where the driver does not say. */
+    driver_graph graph;
 };
 
 struct driver_properties {
     char name[64];
-    size_t memory;        /* bytes */
-    size_t granule;       /* bytes: the unit of pieces and of mapping */
-    size_t recommended;   /* bytes, whole granules: recommended by the driver for memory that others
-                             register */
+    size_t memory;  /* bytes */
+    size_t granule; /* bytes: the unit of pieces and of mapping */
+    /* Bytes, whole granules: recommended by the driver for memory that others register. */
+    size_t recommended;
     size_t address_limit; /* the most bytes that can be reserved in all; SIZE_MAX: unlimited */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
-    bool integrated;                  /* its memory is the machine's */
-    bool fills_machine;               /* an integrated device whose driver refuses no request; the
-                                         kernel kills processes instead. memory_info returns what
-                                         the machine has available */
-    bool coherent, slice, mps, paged; /* as in tarn_device_properties */
-    bool exportable;                  /* pieces can be created for export */
+    bool integrated; /* its memory is the machine's */
+    /* An integrated device whose driver refuses no request; the kernel kills processes instead.
+     * memory_info returns what the machine has available. */
+    bool fills_machine;
+    bool coherent, slice, mps, paged;       /* as in tarn_device_properties */
+    bool exportable;                        /* pieces can be created for export */
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
@@ -237,9 +238,9 @@ struct driver_process {
 
 /* What a device is called outside this process, whatever its number is here; "": unknown. */
 struct driver_identity {
-    char uuid[48]; /* as the vendor's monitor prints it: "GPU-...", or "MIG-..." for a slice of a
-                 device */
-    char pci[24];  /* "0000:1b:00.0" */
+    /* As the vendor's monitor prints it: "GPU-...", or "MIG-..." for a slice of a device. */
+    char uuid[48];
+    char pci[24]; /* "0000:1b:00.0" */
 };
 
 /* Eight bytes that a node of a graph was given. */
@@ -258,14 +259,15 @@ struct driver_word {
         DRIVER_NODE_BATCH
     } of;
     driver_node node;
-    size_t number;      /* of the node, in the order of the walk, including nodes of embedded
-                           graphs */
+    /* Of the node, in the order of the walk, including nodes of embedded graphs. */
+    size_t number;
     unsigned depth;     /* how deep the node's graph is embedded */
     const char *kernel; /* its name; "": none; valid as long as its module */
-    unsigned parameter; /* index of the parameter; of a copy, 0 is the target and 1 the source; of a
-                           batch, the index of the operation */
-    size_t offset;      /* bytes from the start of the parameter */
-    size_t size;        /* bytes of the parameter; of an address: used from there on; 0: unknown */
+    /* Index of the parameter; of a copy, 0 is the target and 1 the source; of a batch, the index
+     * of the operation. */
+    unsigned parameter;
+    size_t offset; /* bytes from the start of the parameter */
+    size_t size;   /* bytes of the parameter; of an address: used from there on; 0: unknown */
 };
 
 /* Nodes with addresses that cannot be looked at. */

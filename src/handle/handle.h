@@ -19,13 +19,13 @@
 struct handle {
     _Alignas(64) void *vendor;
     struct entry *library;
-    struct handle *all;       /* shelf lock: the next of all that exist */
-    struct handle *next;      /* shelf lock while available, else the owner's: the next in that
-                                list */
-    struct holder *holder;    /* shelf lock: the thread that has it; NULL: leased or available */
-    bool available;           /* shelf lock */
-    struct stream *meant_for; /* shelf lock: while available, only a get on this stream may take it;
-                                NULL: any get */
+    struct handle *all; /* shelf lock: the next of all that exist */
+    /* Shelf lock while available, else the owner's: the next in that list. */
+    struct handle *next;
+    struct holder *holder; /* shelf lock: the thread that has it; NULL: leased or available */
+    bool available;        /* shelf lock */
+    /* Shelf lock: while available, only a get on this stream may take it; NULL: any get. */
+    struct stream *meant_for;
     unsigned meant_incarnation;
 
     /* What was set last in the vendor's handle. The owner writes it under `lock`, which other
@@ -37,30 +37,32 @@ struct handle {
      * stream can still have work of the handle. */
     struct stream *used_on;
     unsigned used_incarnation;
-    uint64_t capture;                          /* the capture that the stream took part in at the
-                                                  last bind: workspace_capture() */
-    uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at
-                                                  the last bind */
-    intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
-    intptr_t usual[LIBRARY_MODES];             /* the modes at the handle's creation, if
-                                                  `knows_usual` */
+    /* The capture that the stream took part in at the last bind: workspace_capture(). */
+    uint64_t capture;
+    /* The epochs of captures, workspaces and modes at the last bind. */
+    uint64_t captures, settings, mode_changes;
+    intptr_t modes[LIBRARY_MODES]; /* as they were set, or read from the handle */
+    /* The modes at the handle's creation, if `knows_usual`. */
+    intptr_t usual[LIBRARY_MODES];
     bool knows_usual[LIBRARY_MODES];
-    bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread
-                       may have set them */
+    /* Its modes may differ from `modes`: it is new, or its owner or another thread may have set
+     * them. */
+    bool reset;
     unsigned calls; /* calls of tarn_workspace_begin() that have no end yet */
-    bool points;    /* a workspace of tarn was set in the vendor's handle, and was not taken out by
-                       set_workspace(NULL, 0): the handle may point to it, even if it was freed */
-    bool own_captured;            /* a graph may use its original memory: it gets no workspace any
-                                     more */
+    /* A workspace of tarn was set in the vendor's handle, and was not taken out by
+     * set_workspace(NULL, 0): the handle may point to it, even if it was freed. */
+    bool points;
+    /* A graph may use its original memory: it gets no workspace any more. */
+    bool own_captured;
     struct workspace *workspaces; /* by stream and capture */
-    struct workspace *bound;      /* one of `workspaces`: the vendor's handle, or the caller, points
-                                     to it. NULL: to none, to one that was freed, or to one that
-                                     another handle lends */
-    struct workspace *lent;       /* one of `workspaces` that serves the owner's calls of another
-                                     library (`workspace_lender`). A clear by another thread
-                                     only marks it. Then the owner's next loan or clear frees it, or
-                                     the return of the handle, but no bind does. If it is `bound`
-                                     too, that loan leaves it to the next bind */
+    /* One of `workspaces`: the vendor's handle, or the caller, points to it. NULL: to none, to
+     * one that was freed, or to one that another handle lends. */
+    struct workspace *bound;
+    /* One of `workspaces` that serves the owner's calls of another library (`workspace_lender`).
+     * A clear by another thread only marks it. Then the owner's next loan or clear frees it, or
+     * the return of the handle, but no bind does. If it is `bound` too, that loan leaves it to
+     * the next bind. */
+    struct workspace *lent;
 
     /* Written by the owner during a bind: the function of the library that failed; NULL: none. */
     struct refused {
@@ -69,8 +71,8 @@ struct handle {
     } refused;
 
     struct shelf *shelf;
-    atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed,
-                                   for stale leases */
+    /* The number of its lease; 0: none. Kept when the handle is freed, for stale leases. */
+    atomic_uint_fast64_t lease;
 };
 
 /* The handles of a library on a device. */
@@ -81,13 +83,13 @@ struct shelf {
     /* A create runs alone until one has succeeded, except a create inside another. */
     enum { FIRST_TO_COME, FIRST_UNDER_WAY, FIRST_DONE } first;
     unsigned creating; /* now, side by side */
-    uint64_t started;  /* creates that have begun, ever: if it grows during a create, others ran at
-                          the same time */
+    /* Creates that have begun, ever: if it grows during a create, others ran at the same time. */
+    uint64_t started;
     atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
     struct handle *available;      /* last in, first out */
     struct handle *all;
-    struct workspace *orphans; /* of captures, whose handles were destroyed: graphs may still use
-                               them */
+    /* Of captures, whose handles were destroyed: graphs may still use them. */
+    struct workspace *orphans;
     tarn_handle_stats stats;
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
@@ -116,8 +118,8 @@ struct making {
  * another thread takes it over; its memory is never unmapped. Only its thread uses fields that name
  * no lock. */
 struct holder {
-    atomic_uint busy;                       /* the thread is in a call that may reach a vendor:
-                                               tarn_shutdown() waits */
+    /* The thread is in a call that may reach a vendor: tarn_shutdown() waits. */
+    atomic_uint busy;
     struct holder *all, *free;              /* holders lock */
     uint64_t wait_ns;                       /* tarn_handle_wait_limit_set() */
     struct making *making;                  /* NULL: none */
@@ -241,9 +243,9 @@ struct workspace {
     struct stream *stream;
     unsigned incarnation;
     int device;
-    uint64_t capture;  /* the capture that it belongs to; 0: none */
-    uint64_t shared;   /* a capture that tarn did not know of and that was seen to use it;
-                          ANY_CAPTURE: several */
+    uint64_t capture; /* the capture that it belongs to; 0: none */
+    /* A capture that tarn did not know of and that was seen to use it; ANY_CAPTURE: several. */
+    uint64_t shared;
     uint64_t used;     /* when it was last bound, counted over all workspaces */
     tarn_pool_id pool; /* of a capture: the pool of its block; (0, 0): the default pool */
     void *pointer;

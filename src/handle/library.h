@@ -17,10 +17,11 @@ struct handle;
 enum version_call {
     VERSION_NONE,
     VERSION_BY_PROPERTY, /* int f(int which, int *value): major, minor, patch */
-    VERSION_BY_HANDLE, /* int f(handle, int *): a number that the vendor composes its own way; after
-                          the first create */
-    VERSION_BY_PARTS,  /* int f(size_t *major, size_t *minor, size_t *patch) */
-    VERSION_BY_TEXT    /* int f(char *, size_t) */
+    /* int f(handle, int *): a number that the vendor composes its own way; after the first
+     * create. */
+    VERSION_BY_HANDLE,
+    VERSION_BY_PARTS, /* int f(size_t *major, size_t *minor, size_t *patch) */
+    VERSION_BY_TEXT   /* int f(char *, size_t) */
 };
 
 /* A mode of a handle, by the names of two functions: int set(handle, int) and int get(handle,
@@ -58,10 +59,10 @@ struct library {
     unsigned releases[LIBRARY_SONAMES];
 
     /* Symbols. */
-    const char *create;        /* int f(handle *) */
-    const char *destroy;       /* int f(handle) */
-    const char *set_stream;    /* int f(handle, stream); NULL: the stream is an argument of each
-                                  call */
+    const char *create;  /* int f(handle *) */
+    const char *destroy; /* int f(handle) */
+    /* int f(handle, stream); NULL: the stream is an argument of each call. */
+    const char *set_stream;
     const char *get_stream;    /* int f(handle, stream *) */
     const char *set_workspace; /* int f(handle, void *, size_t) */
     const char *status_text;   /* const char *f(int) */
@@ -79,18 +80,19 @@ struct library {
     bool create_takes_number;   /* int f(handle *, create_number) */
     bool failed_handle_is_real; /* a handle that a failed create leaves must be destroyed */
     bool workspace_by_call;     /* the workspace is an argument of each call */
-    bool frees_own_memory; /* the first set_workspace frees memory that the handle has of its own,
-                              which no capture survives */
-    bool unset_workspace;  /* setting the stream does not end the use of a workspace:
-                              set_workspace(NULL, 0) does */
-    bool unchecked;        /* no vendor header has been compared with this row */
+    /* The first set_workspace frees memory that the handle has of its own, which no capture
+     * survives. */
+    bool frees_own_memory;
+    /* Setting the stream does not end the use of a workspace: set_workspace(NULL, 0) does. */
+    bool unset_workspace;
+    bool unchecked; /* no vendor header has been compared with this row */
     /* 0: the handle is a pointer, which create returns. Otherwise it is a structure of so many
      * bytes, which tarn allocates: create and destroy get its address. */
     size_t handle_bytes;
     int create_number;
     int out_of_memory[2]; /* statuses of create that mean "out of memory"; 0: none */
-    int may_be_full[4];   /* statuses of create that can mean it, but have other causes too; 0:
-                             none */
+    /* Statuses of create that can mean it, but have other causes too; 0: none. */
+    int may_be_full[4];
 
     /* Returns the bytes of a workspace. NULL: handles have none */
     size_t (*workspace_size)(int capability_major, int capability_minor);

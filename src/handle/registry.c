@@ -31,8 +31,8 @@
             .workspace_environment = -2},
 
 static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
-static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* entry 0 is
-                                                                                     unused */
+/* Entry 0 is unused. */
+static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)};
 static atomic_int entries_used = BUILT_IN; /* registry_lock to change */
 
 int entry_count(void)

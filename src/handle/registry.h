@@ -26,12 +26,12 @@ struct entry {
     mutex lock;
     char path[256], version[32], reason[1024]; /* lock */
 
-    atomic_int mode_values[COMMON_MODES]; /* what tarn_handle_mode_set() has set for all threads;
-                                             -1: nothing */
-    atomic_uint_fast64_t mode_changes;    /* how often; handles compare it at a bind */
-    atomic_llong workspace_bytes;         /* what tarn_workspace_size_set() has set; -1: nothing */
-    atomic_llong workspace_environment;   /* bytes that the environment sets; -1: none; -2: not read
-                                           yet */
+    /* What tarn_handle_mode_set() has set for all threads; -1: nothing. */
+    atomic_int mode_values[COMMON_MODES];
+    atomic_uint_fast64_t mode_changes; /* how often; handles compare it at a bind */
+    atomic_llong workspace_bytes;      /* what tarn_workspace_size_set() has set; -1: nothing */
+    /* Bytes that the environment sets; -1: none; -2: not read yet. */
+    atomic_llong workspace_environment;
 
     _Atomic(struct shelf *) shelves; /* one per device; handle.c's */
 };

@@ -19,8 +19,8 @@
 
 struct search {
     const struct library *row;
-    unsigned releases;   /* the toolkit releases that loaded libraries belong to;
-                            LIBRARY_ANY_RELEASE: unknown */
+    /* The toolkit releases that loaded libraries belong to; LIBRARY_ANY_RELEASE: unknown. */
+    unsigned releases;
     const char *because; /* the loaded soname that tells */
     struct loaded *loaded;
     struct library_calls *calls;

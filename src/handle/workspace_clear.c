@@ -25,8 +25,9 @@ struct clearing {
     unsigned incarnation;
     uint64_t capture;
     tarn_pool_id pool;
-    bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was
-                    seen to use */
+    /* Of all: only those to which no handle is bound, and that no unknown capture was seen to
+     * use. */
+    bool unused;
     uint64_t before; /* of the unused ones: only those that were last bound before this moment */
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;

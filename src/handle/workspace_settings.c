@@ -17,8 +17,8 @@
 #define UNIFIED_VARIABLE "TARN_CUBLASLT_UNIFIED_WORKSPACE"
 #define NOT_ASKED (-1)
 
-static atomic_int policy = NOT_ASKED;  /* the policy that was set; else that of the environment,
-                                          which is read once */
+/* The policy that was set; else that of the environment, which is read once. */
+static atomic_int policy = NOT_ASKED;
 static atomic_int unified = NOT_ASKED; /* from the environment, which is read once */
 static atomic_uint_fast64_t epoch = 1;
 

@@ -39,9 +39,9 @@ static bool free_remotely(uintptr_t address)
     if (given)
         /* The heap may have ended with the block. */
         counters_freed_and_completed(store->counters, NULL, size, requested, 0);
+    /* Another thread has freed it at the same time: the trace has the free twice. */
     else if (trace_is_on())
-        trace_lose(); /* another thread has freed it at the same time: the trace has the free
-                         twice */
+        trace_lose();
     if (pool)
         atomic_fetch_sub(&pool->visits, 1);
     return given;

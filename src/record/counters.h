@@ -58,26 +58,27 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
  * Parts that are not closed are in their device's list. Code that reads a set first publishes all
  * of them. */
 struct counters_part {
-    _Alignas(CACHE_LINE) spinlock lock; /* protects everything below, and what must change together
-                                           with it */
-    struct tally room, most;            /* for both classes together; see `of` */
+    /* Protects everything below, and what must change together with it. */
+    _Alignas(CACHE_LINE) spinlock lock;
+    struct tally room, most; /* for both classes together; see `of` */
     /* For each class, small and large. Everything is 0 while the part is closed. */
     struct counters_part_class {
-        struct tally room;  /* what it may still count as taken; a free increases it, up to
-                               `whole` */
+        /* What it may still count as taken; a free increases it, up to `whole`. */
+        struct tally room;
         struct tally whole; /* if `room` would exceed this, the part must be published first */
-        struct tally most;  /* `room` at the last publishing; `most` - `room` is the change of live
-                               blocks since then */
+        /* `room` at the last publishing; `most` - `room` is the change of live blocks since
+         * then. */
+        struct tally most;
         struct tally taken; /* taken since the last publishing */
     } of[2];
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
-    int64_t counted;            /* exact: blocks taken since it was opened, without those in
-                                   `taken` */
-    unsigned lost;              /* early closes in a row; see above */
-    pthread_t thread;           /* not closed: the thread that last opened it or took it up */
-    struct counters *counters;  /* the set it belongs to; NULL: closed */
-    struct counters_part *next; /* in the device's list of parts that are not closed; the set's
-                                   lock */
+    /* Exact: blocks taken since it was opened, without those in `taken`. */
+    int64_t counted;
+    unsigned lost;             /* early closes in a row; see above */
+    pthread_t thread;          /* not closed: the thread that last opened it or took it up */
+    struct counters *counters; /* the set it belongs to; NULL: closed */
+    /* In the device's list of parts that are not closed; the set's lock. */
+    struct counters_part *next;
 };
 
 #define COUNTERS_LOST_MOST 4
@@ -87,9 +88,9 @@ struct counters_part {
 #define COUNTERS_APART_BLOCKS ((int64_t)1024)     /* of each class */
 
 struct counters {
-    _Alignas(CACHE_LINE)
-        spinlock lock; /* of the device's set: protects all of the device's sets; alone in its cache
-                          line, since other threads wait for it */
+    /* Of the device's set: protects all of the device's sets; alone in its cache line, since
+     * other threads wait for it. */
+    _Alignas(CACHE_LINE) spinlock lock;
 
     /* This line is all that changes when an apart part publishes. `exact`, of the device's set: the
      * part that is exact, or NULL. `thread`, of the device's set: the last thread that took up a
@@ -98,17 +99,18 @@ struct counters {
     pthread_t thread;
     struct tally live[2];
 
-    _Alignas(CACHE_LINE) struct counters *parent; /* the device's set; NULL: this is one;
-                                                     constant */
-    struct counters_part *open;                   /* of the device's set: the list of parts that are
-                                                     not closed */
+    /* The device's set; NULL: this is one; constant. */
+    _Alignas(CACHE_LINE) struct counters *parent;
+    /* Of the device's set: the list of parts that are not closed. */
+    struct counters_part *open;
 
     /* For each class. `before` + `taken` - `live` was freed since the last reset of sums. */
     struct tally taken[2], before[2];
-    struct tally waiting[2], waited[2]; /* freed and not reusable yet; the same at the last reset of
-                                           sums */
-    struct tally moved;                 /* since that reset: blocks that have grown into the large
-                                           class; they count as freed and taken again */
+    /* Freed and not reusable yet; the same at the last reset of sums. */
+    struct tally waiting[2], waited[2];
+    /* Since that reset: blocks that have grown into the large class; they count as freed and
+     * taken again. */
+    struct tally moved;
     /* The peaks of live blocks, and of live and waiting ones. */
     struct tally peak[TARN_STAT_CLASSES], active_peak[TARN_STAT_CLASSES];
 

@@ -47,8 +47,8 @@ static atomic_bool looked;
 
 struct symbols {
     Dwfl *dwfl;
-    const void *own; /* where the library's own object is loaded; NULL if it is linked into the
-                        program */
+    /* Where the library's own object is loaded; NULL if it is linked into the program. */
+    const void *own;
 };
 
 /* Several threads may search at the same time, and find the same. No thread waits for another,

@@ -46,8 +46,8 @@ struct job {
 static struct {
     mutex control;
     mutex lock;
-    pthread_cond_t wake, rest; /* wake: something changed for the thread; rest: it has finished a
-                                  task */
+    /* Wake: something changed for the thread; rest: it has finished a task. */
+    pthread_cond_t wake, rest;
     pthread_t thread;          /* control */
     bool runs;                 /* control: the thread exists */
     bool ends, works;          /* lock: the thread is to end; it is in a survey, or writes */
@@ -55,8 +55,8 @@ static struct {
     char metrics_path[4096];   /* control; constant while metrics are on */
     struct surveyor *surveyor; /* the thread's */
     struct page_file page;     /* the thread's while it works; else control */
-    bool metrics_fail;         /* the thread's: the last write failed; only the first failure is
-                                  logged */
+    /* The thread's: the last write failed; only the first failure is logged. */
+    bool metrics_fail;
 } reporter = {.control = MUTEX_INITIALIZER(LOCK_REPORT_CONTROL),
               .lock = MUTEX_INITIALIZER(LOCK_REPORT)};
 
@@ -157,9 +157,9 @@ static void at_exit(void)
         code = condition_wait(&reporter.rest, &reporter.lock, &until);
     if (reporter.page.page && !reporter.works)
         page_remove(&reporter.page);
+    /* Stays mapped, because the thread may be writing to it. */
     else if (reporter.page.page)
-        (void)unlink(reporter.page.path); /* stays mapped, because the thread may be writing to
-                                             it */
+        (void)unlink(reporter.page.path);
     mutex_unlock(&reporter.lock);
     if (reporter.runs)
         pthread_detach(reporter.thread); /* it ends or hangs */

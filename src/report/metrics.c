@@ -284,10 +284,11 @@ struct list {
     const struct family *families;
     size_t family_count;
     void (*label)(struct sink *sink, const void *record);
-    size_t records, count, size; /* in a survey: where they are, where their 32-bit number is; bytes
-                                    of one */
-    size_t used; /* offset of a 32-bit number that is 0 in a record of which nothing is printed;
-                    SIZE_MAX: none */
+    /* In a survey: where they are, where their 32-bit number is; bytes of one. */
+    size_t records, count, size;
+    /* Offset of a 32-bit number that is 0 in a record of which nothing is printed; SIZE_MAX:
+     * none. */
+    size_t used;
 };
 
 /* A record of a process's survey. */

@@ -14,9 +14,9 @@
 /* The labels that tell one process's lines from those of others. */
 struct metrics_process {
     char name[64];
-    char number[32]; /* the process number, or another text that no other process of that name
-                        has */
-    int rank;        /* among those of its job; -1: none is known */
+    /* The process number, or another text that no other process of that name has. */
+    char number[32];
+    int rank; /* among those of its job; -1: none is known */
 };
 
 /* A process's survey, and what it is of. */

@@ -37,14 +37,14 @@ struct survey_device {
     uint32_t lost;
     uint32_t unused;
     char name[64];
-    char uuid[48], pci[24];       /* "": unknown to the driver */
-    uint64_t total, free, limit;  /* free: by the driver's count; SURVEY_UNKNOWN if the device is
-                                     not used */
+    char uuid[48], pci[24]; /* "": unknown to the driver */
+    /* Free: by the driver's count; SURVEY_UNKNOWN if the device is not used. */
+    uint64_t total, free, limit;
     uint64_t spans, largest_span; /* mapped free memory: all of it, and the longest range */
     uint64_t waiting, cached;     /* freed but still used; reserved and mapped nowhere */
     uint64_t workspaces, workspace_bytes;
-    uint64_t unseen; /* under `tarn run`: memory of the process that no call named; SURVEY_UNKNOWN:
-                        unknown */
+    /* Under `tarn run`: memory of the process that no call named; SURVEY_UNKNOWN: unknown. */
+    uint64_t unseen;
     tarn_stats stats;
 };
 

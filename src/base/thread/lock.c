@@ -63,8 +63,8 @@ struct locks {
     struct held held[LOCKS_AT_ONCE];
 };
 
-static _Thread_local struct locks *mine; /* NULL before the first lock, and again at the thread's
-                                            end */
+/* NULL before the first lock, and again at the thread's end. */
+static _Thread_local struct locks *mine;
 static pthread_key_t at_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

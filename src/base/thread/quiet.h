@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 struct quiet {
-    sigset_t before, pending; /* of the thread: signals that were blocked, and signals that
-                                 waited */
+    /* Of the thread: signals that were blocked, and signals that waited. */
+    sigset_t before, pending;
     bool blocked;
 };
 

@@ -31,8 +31,8 @@ struct cuda_device {
     bool virtual_memory, posix_fd, rdma, host_pieces; /* what it supports */
     bool integrated, coherent, slice, mps;            /* what it is */
     int host_node;                                    /* the host's NUMA node for host pieces */
-    _Atomic(cu_context) context;                      /* the primary one, retained at the first use;
-                                                         NULL before */
+    /* The primary one, retained at the first use; NULL before. */
+    _Atomic(cu_context) context;
 };
 
 /* Filled by cuda_probe(), and constant once the driver is chosen, except the contexts. */

@@ -414,9 +414,8 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
         .name = "tarn host device",
         .memory = device->memory,
         .granule = HOST_GRANULE,
-        .recommended =
-            2 * HOST_GRANULE, /* different from the granule, so that mistaking one for the other is
-                                 found */
+        /* Different from the granule, so that mistaking one for the other is found. */
+        .recommended = 2 * HOST_GRANULE,
         .address_limit = host_addresses(device),
         .least_priority = 0,
         .greatest_priority = 1 - HOST_PRIORITIES,

@@ -83,20 +83,20 @@ enum host_stream_state {
 /* A queue. Never unmapped. When it is reused as another stream, positions continue. So "position <=
  * done" answers for an event whatever became of its stream. Under the streams lock. */
 struct host_stream {
-    struct host_stream *link; /* in the list that its state names, or in a list of streams to
-                                 continue with */
-    bool live;                /* between create and destroy */
-    bool blocking;            /* it and the legacy stream wait for each other */
+    /* In the list that its state names, or in a list of streams to continue with. */
+    struct host_stream *link;
+    bool live;     /* between create and destroy */
+    bool blocking; /* it and the legacy stream wait for each other */
     int priority;
     uint64_t number; /* unique among all streams ever created; 0: the legacy stream */
     enum host_stream_state state;
     struct host_device *device;
-    uint64_t last, done;           /* positions of the last queued and the last finished
-                                      operation */
-    uint64_t joined;               /* the legacy stream waits until this stream has reached this
-                                      position */
-    uint64_t joins;                /* this stream waits until the legacy stream has reached this
-                                      position */
+    /* Positions of the last queued and the last finished operation. */
+    uint64_t last, done;
+    /* The legacy stream waits until this stream has reached this position. */
+    uint64_t joined;
+    /* This stream waits until the legacy stream has reached this position. */
+    uint64_t joins;
     struct host_op *head, *tail;   /* unfinished operations */
     struct host_stream *waiters;   /* streams whose head waits for this one */
     struct host_stream *next_live; /* in the device's list: live, or destroyed with work left */
@@ -149,16 +149,17 @@ struct host {
     const char *maps_from;
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
-    atomic_bool
-        unsettled;      /* host_settle() has something to do: reports to deliver, unmaps and frees
-                           to finish, ends of graphs to notify. Set under the streams lock */
+    /* host_settle() has something to do: reports to deliver, unmaps and frees to finish, ends of
+     * graphs to notify. Set under the streams lock. */
+    atomic_bool unsettled;
     atomic_bool sweeps; /* unmaps or frees are among these */
     atomic_bool checking;
-    atomic_uint captures; /* open captures that are not invalidated; while there are none, no call
-                             is refused because of one */
-    atomic_uint leaving;  /* mappings whose unmap waits for work to end */
-    atomic_uint freed;    /* plain allocations whose free waits for its stream; changes from 0 under
-                             the streams lock */
+    /* Open captures that are not invalidated; while there are none, no call is refused because
+     * of one. */
+    atomic_uint captures;
+    atomic_uint leaving; /* mappings whose unmap waits for work to end */
+    /* Plain allocations whose free waits for its stream; changes from 0 under the streams lock. */
+    atomic_uint freed;
     atomic_uint
         graphs_leaving; /* destroyed graphs whose end waits for work, counted once per holder */
 };
@@ -193,8 +194,8 @@ static inline tarn_status host_enter(enum driver_call call, int device, struct h
     *found = NULL;
     if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed)) {
         host_no_device(call, device);
-        return TARN_ERROR_INVALID_DEVICE; /* a constant, because analysers cannot see into the
-                                             function */
+        /* A constant, because analysers cannot see into the function. */
+        return TARN_ERROR_INVALID_DEVICE;
     }
     *found = &host.device[device];
     atomic_fetch_add_explicit(&(*found)->calls[call], 1, memory_order_relaxed);

@@ -36,8 +36,8 @@ static int region_order(const struct tree_node *a, const struct tree_node *b)
 
 static struct tree regions = {.order = region_order};
 static struct host_region *recent; /* the region found last, or NULL */
-static struct host_region *freed;  /* freed in the order of a stream whose work has not ended; in no
-                                      tree */
+/* Freed in the order of a stream whose work has not ended; in no tree. */
+static struct host_region *freed;
 static size_t vmas;
 static struct object_pool region_objects = OBJECT_POOL(struct host_region);
 

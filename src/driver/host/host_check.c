@@ -54,9 +54,8 @@ static void (*report_function)(const char *, void *);
 static void *report_user;
 static void (*report_found)(const struct driver_conflict *);
 
-static mutex deliver_lock =
-    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered, so that they come one
-                                             at a time, in order */
+/* Held while a report is delivered, so that they come one at a time, in order. */
+static mutex deliver_lock = MUTEX_INITIALIZER(LOCK_HOST_DELIVER);
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
 static struct object_pool report_objects = OBJECT_POOL(struct report);
 

@@ -13,9 +13,8 @@
 #include <string.h>
 
 static bool possible = true; /* set while no device is started */
-static atomic_uint_fast64_t
-    reachable[TARN_MAX_DEVICES]; /* per device: a bit for each peer whose plain memory it can
-                                    access */
+/* Per device: a bit for each peer whose plain memory it can access. */
+static atomic_uint_fast64_t reachable[TARN_MAX_DEVICES];
 
 tarn_status host_peers_start(void)
 {

@@ -26,9 +26,9 @@ static pthread_cond_t something_ended = PTHREAD_COND_INITIALIZER;
 static unsigned sleepers; /* host threads that wait for real work */
 static uint64_t now;      /* ns */
 static uint64_t orders;
-static uint64_t last_number;              /* number of the newest stream */
-static struct host_stream *spare_streams; /* destroyed and drained streams; their positions
-                                             continue */
+static uint64_t last_number; /* number of the newest stream */
+/* Destroyed and drained streams; their positions continue. */
+static struct host_stream *spare_streams;
 
 /* The streams whose head is timed work, as a heap by (due, order). It has room for all streams. */
 static struct host_stream **timers;

@@ -69,8 +69,8 @@ struct host_capture {
     enum driver_capture_mode mode;
     unsigned thread; /* the thread that began it */
     bool invalid;
-    struct host_stream *streams; /* streams that take part, by next_captured, newest first; the
-                                    origin is the last */
+    /* Streams that take part, by next_captured, newest first; the origin is the last. */
+    struct host_stream *streams;
     struct host_graph *graph;
 };
 
@@ -127,8 +127,8 @@ struct host_graph {
     struct host_node *first, *last;
     struct host_branch *branches; /* 0 is the origin's */
     unsigned branch_count, branch_room;
-    struct host_stream *last_stream; /* the stream and position of the end of the last launch:
-                                        launches run one after the other */
+    /* The stream and position of the end of the last launch: launches run one after the other. */
+    struct host_stream *last_stream;
     uint64_t last_position;
 };
 

@@ -15,8 +15,8 @@ const struct library library_cudnn = {
     .status_text = "cudnnGetErrorString",
     .version = "cudnnGetProperty",
     .version_call = VERSION_BY_PROPERTY,
-    .out_of_memory = {4004, 2},        /* 9: INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED; 8:
-                                          ALLOC_FAILED */
-    .may_be_full = {4000, 1001, 4, 1}, /* INTERNAL_ERROR, NOT_INITIALIZED of 9 and of 8
-                                          (JuliaGPU/CUDA.jl#244, #1691) */
+    /* 9: INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED; 8: ALLOC_FAILED. */
+    .out_of_memory = {4004, 2},
+    /* INTERNAL_ERROR, NOT_INITIALIZED of 9 and of 8 (JuliaGPU/CUDA.jl#244, #1691). */
+    .may_be_full = {4000, 1001, 4, 1},
 };

@@ -36,18 +36,18 @@ struct run;
 
 struct piece {
     driver_piece handle;
-    struct store *store;        /* the store that owns it */
-    size_t size;                /* bytes, whole granules */
-    uintptr_t address;          /* where it is mapped; 0: nowhere */
-    atomic_uint anchors;        /* while not 0, the piece stays mapped there */
-    atomic_uint seconds;        /* second addresses; while not 0, the driver keeps the piece's
-                                   memory */
-    unsigned flags;             /* DRIVER_PIECE_*, from its creation; the piece serves only stores
-                                   with the same flags */
+    struct store *store; /* the store that owns it */
+    size_t size;         /* bytes, whole granules */
+    uintptr_t address;   /* where it is mapped; 0: nowhere */
+    atomic_uint anchors; /* while not 0, the piece stays mapped there */
+    /* Second addresses; while not 0, the driver keeps the piece's memory. */
+    atomic_uint seconds;
+    /* DRIVER_PIECE_*, from its creation. The piece serves only stores with the same flags. */
+    unsigned flags;
     counters_oversize oversize; /* which oversize counter has it */
-    bool temporary;             /* temporary host memory, counted nowhere; of a mapped piece: heap's
-                                   lock */
-    struct piece *next;         /* in its list */
+    /* Temporary host memory, counted nowhere; of a mapped piece: heap's lock. */
+    bool temporary;
+    struct piece *next; /* in its list */
 };
 
 /* Whether a piece stays where it is, even if its blocks are freed, because a caller anchored or
@@ -84,10 +84,10 @@ struct heap_set {
 /* Sums over heaps, each as it was when last looked at (heap/sums.c). Under the arena's
  * `sets.lock`. */
 struct heap_sums {
-    size_t free, waiting, tied; /* bytes; `tied`: free bytes in pieces that live blocks hold in
-                                   place */
-    size_t holes;               /* bytes of whole granules that are free, where compaction may be */
-    size_t segments;            /* large plain segments that are entirely free */
+    /* Bytes; `tied`: free bytes in pieces that live blocks hold in place. */
+    size_t free, waiting, tied;
+    size_t holes;      /* bytes of whole granules that are free, where compaction may be */
+    size_t segments;   /* large plain segments that are entirely free */
     uint64_t freed_at; /* the sum of `freed_at` (span.h) of those segments, for their mean age */
 };
 
@@ -105,15 +105,15 @@ struct store_lists {
     struct store *next, *previous; /* all pools */
     struct tree_node by_id;
     struct store *next_left, *previous_left; /* those left behind */
-    struct store *next_ended; /* in the stack of those without references that are not left behind
-                                 yet */
+    /* In the stack of those without references that are not left behind yet. */
+    struct store *next_ended;
 };
 
 /* The heaps of a store by stream (heap/heaps.c). That of the default pool is empty, because its
  * heaps are in `struct stream`. */
 struct heap_table {
-    mutex lookup;     /* a leaf. A change of `of` or `slots` needs heaps_lock too; either is enough
-                         to read them */
+    /* A leaf. A change of `of` or `slots` needs heaps_lock too; either is enough to read them. */
+    mutex lookup;
     struct heap **of; /* by the stream's slot */
     unsigned slots;
 };
@@ -121,21 +121,21 @@ struct heap_table {
 /* The sets of a store's heaps, and what its heaps contain in all, as `arena_sets` has it of a
  * device. What is not atomic is under the arena's `sets.lock`. */
 struct store_sets {
-    struct heap_set all;         /* also those of retired streams */
-    struct heap_set lenders;     /* heaps in which a whole piece may be free */
-    struct heap_set retired;     /* heaps of retired streams that may have memory */
-    struct heap_set givers;      /* heaps that may have something for others; empty if the store
-                                    serves every store */
+    struct heap_set all;     /* also those of retired streams */
+    struct heap_set lenders; /* heaps in which a whole piece may be free */
+    struct heap_set retired; /* heaps of retired streams that may have memory */
+    /* Heaps that may have something for others; empty if the store serves every store. */
+    struct heap_set givers;
     struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
-    struct heap_set aside;       /* heaps whose offers a search has set aside, because the store was
-                                    held (heap/help.c) */
-    atomic_bool is_aside;        /* `aside` may have heaps */
-    atomic_bool told;            /* the store is in the arena's stack `sets.told`, */
-    struct store *next_told;     /* and this is the next there */
-    struct tree summed;          /* heaps with free memory, by their longest free span */
-    struct tree aged;            /* heaps with free large segments, by the one that has been free
-                                    the longest */
-    struct heap_sums sums;       /* over all its heaps */
+    /* Heaps whose offers a search has set aside, because the store was held (heap/help.c). */
+    struct heap_set aside;
+    atomic_bool is_aside;    /* `aside` may have heaps */
+    atomic_bool told;        /* the store is in the arena's stack `sets.told` */
+    struct store *next_told; /* the next in that stack */
+    struct tree summed;      /* heaps with free memory, by their longest free span */
+    /* Heaps with free large segments, by the one that has been free the longest. */
+    struct tree aged;
+    struct heap_sums sums; /* over all its heaps */
 };
 
 /* A pool's share of the arena: its pieces, wherever they are, or its plain segments (segment.h).
@@ -143,33 +143,34 @@ struct store_sets {
  * constant from the moment the store can be reached. */
 struct store {
     struct arena *arena;
-    struct counters *counters;     /* NULL: imported memory, which is not counted */
-    struct store_traits kind;      /* a copy of its kind's row of the table, for the fast paths */
-    unsigned flags;                /* STORE_*; only those that its kind allows */
-    tarn_segment_sizes sizes;      /* only for kinds with rules: its own sizes; 0: those of the
-                                      settings */
-    tarn_pool_allocator allocator; /* only for kinds with rules: the caller's allocator; all NULL:
-                                      the driver */
-    atomic_uint_fast64_t searches; /* searches for large blocks in segments, while garbage is
-                                      collected: the clock for the age of segments */
-    uint64_t id[2];                /* of the pool */
-    struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
-    size_t reserved;               /* arena lock: bytes of its pieces and plain segments */
-    struct owned owned;            /* arena lock: what the arena's indices contain of it */
-    unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the
-                                      arena's */
-    atomic_size_t limit;           /* bytes: the most that `reserved` may reach; changes under the
-                                      arena lock */
-    uint64_t segments;             /* arena lock; only if runs are one piece each: how many were
-                                      ever created */
+    struct counters *counters; /* NULL: imported memory, which is not counted */
+    struct store_traits kind;  /* a copy of its kind's row of the table, for the fast paths */
+    unsigned flags;            /* STORE_*; only those that its kind allows */
+    /* Only for kinds with rules: its own sizes; 0: those of the settings. */
+    tarn_segment_sizes sizes;
+    /* Only for kinds with rules: the caller's allocator; all NULL: the driver. */
+    tarn_pool_allocator allocator;
+    /* Searches for large blocks in segments, while garbage is collected: the clock for the age
+     * of segments. */
+    atomic_uint_fast64_t searches;
+    uint64_t id[2];             /* of the pool */
+    struct piece_list unmapped; /* arena lock: pieces that are mapped nowhere */
+    size_t reserved;            /* arena lock: bytes of its pieces and plain segments */
+    struct owned owned;         /* arena lock: what the arena's indices contain of it */
+    /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's. */
+    unsigned piece_flags;
+    /* Bytes: the most that `reserved` may reach; changes under the arena lock. */
+    atomic_size_t limit;
+    /* Arena lock; only if runs are one piece each: how many were ever created. */
+    uint64_t segments;
 
     struct store_lists lists; /* its places among the arena's pools */
 
-    unsigned idle_release;   /* ms, as tarn_pool_options has it */
-    atomic_uint holds;       /* graphs and open captures that use its addresses */
-    atomic_bool left_behind; /* nothing can be allocated from it any more; its idle memory serves
-                                the default pool */
-    atomic_bool suspended;   /* its addresses have no memory (suspend.c) */
+    unsigned idle_release; /* ms, as tarn_pool_options has it */
+    atomic_uint holds;     /* graphs and open captures that use its addresses */
+    /* Nothing can be allocated from it any more; its idle memory serves the default pool. */
+    atomic_bool left_behind;
+    atomic_bool suspended; /* its addresses have no memory (suspend.c) */
 
     struct heap_table heaps; /* by stream */
     struct store_sets sets;  /* its heaps by what they have, and what all of them have */
@@ -189,17 +190,18 @@ struct arena_pools {
      * taken from the stack under `collecting` (pool.c). */
     _Atomic(struct store *) ended;
     struct store *ended_taken;
-    atomic_uint waiting;         /* pools without references that are not destroyed yet */
-    atomic_uint_fast64_t let_go; /* how often a reference to a private pool was dropped: a change
-                                    means that a pool may have ended */
+    atomic_uint waiting; /* pools without references that are not destroyed yet */
+    /* How often a reference to a private pool was dropped: a change means that a pool may have
+     * ended. */
+    atomic_uint_fast64_t let_go;
 };
 
 /* The heaps of a device (heap/heaps.c). None is ever destroyed. */
 struct arena_heaps {
     struct heap *all; /* arena lock: also those of retired streams */
     unsigned retired; /* arena lock: how many are of retired streams or of stores left behind */
-    struct heap *unused_first, *unused_last; /* heaps_lock: queue of heaps to be reused when they
-                                                are empty */
+    /* heaps_lock: queue of heaps to be reused when they are empty. */
+    struct heap *unused_first, *unused_last;
 };
 
 /* The sets of a device's heaps, and what their heaps contain in all. What is not atomic is under
@@ -226,8 +228,8 @@ struct arena_sets {
 struct arena {
     struct device *device;
     size_t granule; /* bytes */
-    bool plain;     /* the driver reserved no addresses, so the default is plain segments;
-                       constant */
+    /* The driver reserved no addresses, so the default is plain segments; constant. */
+    bool plain;
 
     /* The addresses, for virtual memory and imports (arena_addresses()). `size` is set last and
      * read first. */
@@ -235,33 +237,33 @@ struct arena {
     atomic_size_t size;     /* bytes; 0: there are none */
     struct piece **pieces;  /* by granule from base: the piece mapped there, or NULL */
     struct piece **seconds; /* by granule: the piece whose second address begins there, or NULL */
-    uint64_t *generations;  /* by granule: the generation of the mapping there (generation.h), or
-                               0 */
+    /* By granule: the generation of the mapping there (generation.h), or 0. */
+    uint64_t *generations;
 
     struct counters counters; /* of all pools of the device */
     struct counters own;      /* of the default pool; also included in `counters` */
-    shared_lock mapping;      /* shared to map and unmap; exclusive to give a new peer
-                                 access */
-    struct moves moves;       /* of its memory; its lock is taken before every other */
+    /* Shared to map and unmap; exclusive to give a new peer access. */
+    shared_lock mapping;
+    struct moves moves; /* of its memory; its lock is taken before every other */
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */
     struct arena_part *parts;                /* lock: a tree of unclaimed ranges (addresses.c) */
     _Alignas(CACHE_LINE) struct store store; /* of the default pool */
-    struct store uncached;                   /* of the default pool while caching is off
-                                                (tarn_caching_set()) */
-    struct store imports; /* pieces of other processes, in no heap; `unmapped`: those not released
-                             yet */
+    /* Of the default pool while caching is off (tarn_caching_set()). */
+    struct store uncached;
+    /* Pieces of other processes, in no heap; `unmapped`: those not released yet. */
+    struct store imports;
     struct arena_pools pools;
 
-    size_t reserved;      /* lock: bytes of all pieces and segments, without imported and
-                                   temporary pieces */
-    size_t unmapped;      /* lock: bytes of all unmapped pieces */
-    size_t creating;      /* lock: bytes of `reserved` that the driver has not created yet */
-    unsigned piece_flags; /* lock: DRIVER_PIECE_* of new pieces; constant while anything is
-                                   reserved */
-    size_t limit;         /* lock: the most that `reserved` may reach */
-    size_t configured;    /* lock: the limit that the settings last gave */
+    /* lock: bytes of all pieces and segments, without imported and temporary pieces. */
+    size_t reserved;
+    size_t unmapped; /* lock: bytes of all unmapped pieces */
+    size_t creating; /* lock: bytes of `reserved` that the driver has not created yet */
+    /* lock: DRIVER_PIECE_* of new pieces. Constant while anything is reserved. */
+    unsigned piece_flags;
+    size_t limit;      /* lock: the most that `reserved` may reach */
+    size_t configured; /* lock: the limit that the settings last gave */
     /* lock: what the driver did not take back, which a trim tries again: pieces still mapped, in
      * claimed addresses, and segments. */
     struct piece_list stuck;

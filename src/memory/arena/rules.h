@@ -19,12 +19,13 @@ struct segment_rules {
     size_t large_segment; /* bytes: for a larger request below `own_segment` */
     size_t own_segment;   /* bytes: from this size on a request has a segment of its own size, */
     size_t rounding;      /* bytes: rounded up to a multiple of this */
-    size_t max_split;     /* bytes: a span of this size or more is *oversize*: not cut, and not used
-                             for a smaller request; RULES_NONE: none is */
-    size_t max_non_split_rounding; /* bytes: an oversize request may use a span less than this much
-                                      larger */
-    size_t slab_most; /* bytes: the largest block from a slab; up to here, slots have exactly the
-                      rounded size */
+    /* Bytes: a span of this size or more is *oversize*: not cut, and not used for a smaller
+     * request; RULES_NONE: none is. */
+    size_t max_split;
+    /* Bytes: an oversize request may use a span less than this much larger. */
+    size_t max_non_split_rounding;
+    /* Bytes: the largest block from a slab; up to here, slots have exactly the rounded size. */
+    size_t slab_most;
 };
 
 /* The rules of the settings, with the sizes that a pool has of its own. */

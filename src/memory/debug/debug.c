@@ -33,8 +33,8 @@ mutex debug_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static struct tree blocks = {.order = order_by_start}; /* debug lock */
 static struct debug_block *history[HISTORY];           /* debug lock */
 size_t debug_history = HISTORY;
-static size_t history_count;                                        /* debug lock: records ever
-                                                                       added */
+/* Debug lock: records ever added. */
+static size_t history_count;
 static struct debug_block *ready_first, **ready_end = &ready_first; /* debug lock */
 static struct object_pool objects = OBJECT_POOL(struct debug_block);
 

@@ -24,10 +24,10 @@ enum debug_state {
 struct debug_block {
     struct tree_node node;    /* debug lock: by start, until it is gone */
     struct debug_block *next; /* debug lock: in the list of its state */
-    atomic_int state;         /* heap lock, then from DEBUG_READY to DEBUG_OVER `working`, then heap
-                                 lock */
-    struct heap *heap;        /* constant, as all fields to `allocated`; not followed once the block
-                                 is gone */
+    /* Heap lock, then from DEBUG_READY to DEBUG_OVER `working`, then heap lock. */
+    atomic_int state;
+    /* Constant, as all fields to `allocated`; not followed once the block is gone. */
+    struct heap *heap;
     int device;
     uintptr_t start; /* of the block, with its zones */
     size_t front;    /* bytes */

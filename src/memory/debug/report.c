@@ -78,8 +78,8 @@ struct frame_name {
 };
 
 static mutex names_lock = MUTEX_INITIALIZER(LOCK_LEAF);
-static struct frame_name *names; /* NAMES entries under names_lock, from the first report on; NULL
-                                    before */
+/* NAMES entries under names_lock, from the first report on; NULL before. */
+static struct frame_name *names;
 
 /* The first of a frame's places. Names lock. */
 static struct frame_name *places_locked(const void *frame)

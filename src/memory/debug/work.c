@@ -21,14 +21,14 @@ static mutex working = MUTEX_INITIALIZER(LOCK_WORKING);
 static struct worker {
     struct device *device;
     driver_stream stream;
-    bool made;                                  /* `stream` was created */
-    bool unsettled;                             /* something is queued on it and was not waited
-                                                   for */
+    bool made; /* `stream` was created */
+    /* Something is queued on it and was not waited for. */
+    bool unsettled;
     struct debug_block *held_first, **held_end; /* the quarantine, oldest first */
     size_t held_bytes;
 } workers[TARN_MAX_DEVICES];
-static unsigned char *buffer; /* BUFFER bytes, or NULL; only copies that are not waited for yet
-                                 write to it */
+/* BUFFER bytes, or NULL; only copies that are not waited for yet write to it. */
+static unsigned char *buffer;
 
 void debug_pause(void)
 {

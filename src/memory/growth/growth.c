@@ -71,11 +71,11 @@
 /* How much a growth creates, and when it moves pieces within the heap. */
 struct profile {
     size_t least_piece[ZONES]; /* the least bytes that are created */
-    size_t part;               /* of what a growth creates a piece is this part; 0:
-                                  largest_locked() */
-    bool moves_freely;         /* always, before anything is created */
-    bool saves;                /* blocks go where they hold little in place, also while there is
-                                  room */
+    /* Of what a growth creates a piece is this part; 0: largest_locked(). */
+    size_t part;
+    bool moves_freely; /* always, before anything is created */
+    /* Blocks go where they hold little in place, also while there is room. */
+    bool saves;
 };
 
 /* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
@@ -102,8 +102,8 @@ struct donor {
     struct run *spare_run;       /* for the part of the run behind them */
     bool unmapped;
 
-    bool alias;          /* the span is free in order, not idle: its pieces are mapped a second
-                            time */
+    /* The span is free in order, not idle: its pieces are mapped a second time. */
+    bool alias;
     struct ghost *ghost; /* for the addresses left behind then */
 };
 
@@ -135,9 +135,9 @@ struct growth {
     struct piece_list pieces; /* that were unmapped; in the end all */
     struct span *span;        /* new span objects for step 3 */
     struct run *run;
-    size_t aliased;      /* bytes mapped a second time, from start on */
-    struct ghost *ghost; /* for those that can be neither used nor unmapped; then `aliased` is their
-                            size */
+    size_t aliased; /* bytes mapped a second time, from start on */
+    /* For those that can be neither used nor unmapped; then `aliased` is their size. */
+    struct ghost *ghost;
 };
 
 static size_t round_up(size_t size, size_t unit)

@@ -50,18 +50,17 @@ struct cache {
     struct cache_counts counts;
 
     /* Read by any thread, seldom written. */
-    _Alignas(
-        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: no owner; the next thread that needs a
-                                                        cache of this heap takes it */
-    struct heap *heap;                               /* constant */
-    struct cache *next;                              /* heap lock: in the heap's list */
-    bool bypassed;                                   /* heap lock: stays revoked, so that every
-                                                        block takes the slow path */
-    size_t empty_bytes;                              /* owner: of the slabs in `listed` that are
-                                                        empty */
-    struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds
-                                                        nothing */
-    struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
+    /* NULL: no owner; the next thread that needs a cache of this heap takes it. */
+    _Alignas(CACHE_LINE) _Atomic(struct thread *) thread;
+    struct heap *heap;  /* constant */
+    struct cache *next; /* heap lock: in the heap's list */
+    /* Heap lock: stays revoked, so that every block takes the slow path. */
+    bool bypassed;
+    /* Owner: of the slabs in `listed` that are empty. */
+    size_t empty_bytes;
+    /* Owner: never NULL; magazine_none holds nothing. */
+    struct magazine *magazines[SLAB_CLASSES];
+    struct slab *listed[SLAB_CLASSES]; /* owner: slabs with slots at home */
 
     /* Written by any thread. */
     /* A stack of words of slabs with slots freed by other threads. */

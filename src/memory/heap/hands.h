@@ -47,9 +47,9 @@ struct hand {
 
 /* A member of the heap, under its lock. */
 struct hands {
-    atomic_bool open;          /* then the heap parks nothing. Changes under the part's lock too */
-    int contention;            /* rises when a thread had to wait for the heap's lock, and falls
-                                  when it had not */
+    atomic_bool open; /* then the heap parks nothing. Changes under the part's lock too */
+    /* Rises when a thread had to wait for the heap's lock, and falls when it had not. */
+    int contention;
     _Atomic(struct hand *) of; /* HANDS of them; NULL until threads compete */
 };
 

@@ -49,8 +49,8 @@ struct heap {
     struct stream *stream; /* constant until it is retired */
     unsigned incarnation;  /* of the stream */
     atomic_uint place;     /* its number in the trace (traced.h); 0: no record yet in this life */
-    bool retired; /* its stream is retired, or the heap was given up with its pool; its last mark is
-                     recorded */
+    /* Its stream is retired, or the heap was given up with its pool; its last mark is recorded. */
+    bool retired;
     struct zones zones;
     struct caches caches;        /* of all threads that used the heap, also ended ones */
     struct waiting waiting;      /* freed blocks that other streams still use */
@@ -65,12 +65,13 @@ struct heap {
 
     struct memberships sets; /* by which other code finds it */
     struct summed summed;    /* what the sums and indices contain of it */
-    struct offer *offers;    /* sets.lock to change, with `lock`: what it offers to requests of the
-                                default pool (help.h) */
+    /* sets.lock to change, with `lock`: what it offers to requests of the default pool (help.h). */
+    struct offer *offers;
 
-    struct parked_stack parked; /* blocks for the next requests of their sizes, and the heap's part
-                                   of the store's counters; the part's lock */
-    struct hands hands;         /* the same for threads that compete */
+    /* Blocks for the next requests of their sizes, and the heap's part of the store's counters;
+     * the part's lock. */
+    struct parked_stack parked;
+    struct hands hands; /* the same for threads that compete */
 };
 
 /* The value of a heap's stream, also after the stream was retired. Heap lock. */
@@ -90,8 +91,8 @@ struct request {
     size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
     size_t front;     /* bytes of `size` before the caller's pointer: debug mode's zone */
     bool slab;        /* a slab serves it */
-    bool own;         /* the library itself uses the block: it gets its own span, and from no other
-                         pool */
+    /* The library itself uses the block: it gets its own span, and from no other pool. */
+    bool own;
     tarn_tag tag;
     uint64_t until; /* how long it may wait (base/thread/clock.h); 0: as long as it must */
 };

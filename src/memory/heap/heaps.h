@@ -19,10 +19,10 @@ struct stream;
  * `next`. */
 struct heap_lists {
     struct heap *next; /* in the arena's list of all heaps, which only grows; the arena's lock */
-    struct heap *next_of_stream, *previous_of_stream; /* in the list of its stream, until that is
-                                                         retired or the heap is given up */
-    struct heap *next_unused; /* in the arena's queue of heaps that nobody uses: those that are
-                                 empty are reused */
+    /* In the list of its stream, until that is retired or the heap is given up. */
+    struct heap *next_of_stream, *previous_of_stream;
+    /* In the arena's queue of heaps that nobody uses: those that are empty are reused. */
+    struct heap *next_unused;
 };
 
 /* The heap of a stream in a pool, created at its first use. */

@@ -19,8 +19,8 @@ struct help_search {
     const struct stream *stream;
     unsigned kind;
     size_t least, most; /* bytes of the longest free span; 0 for slots */
-    unsigned next;      /* among those of `least` bytes, the lowest number of a heap behind this
-                           place; at first 0 */
+    /* Among those of `least` bytes, the lowest number of a heap behind this place; at first 0. */
+    unsigned next;
 };
 
 /* True if the heap's offers are listed: its pool helps out, and its stream and its pool are in use.

@@ -22,12 +22,12 @@ struct parked_block {
  * without it, as hints. A block in the stack is not live, and no other block is parked. While
  * `parks` is false, and while hands are open (hands.h), the stack gets no block. */
 struct parked_stack {
-    struct counters_part part;               /* what the heap counts of blocks with their own span,
-                                                parked or not */
+    /* What the heap counts of blocks with their own span, parked or not. */
+    struct counters_part part;
     struct parked_block blocks[HEAP_PARKED]; /* newest last */
     atomic_uint count;
-    atomic_bool parks;     /* the heap's stream and pool are in use, and no tool has to see each
-                             block */
+    /* The heap's stream and pool are in use, and no tool has to see each block. */
+    atomic_bool parks;
     bool parks_afterwards; /* what `parks` was before a pause. The heap's lock */
 };
 

@@ -35,11 +35,12 @@ struct heap_member {
  * free or is taken, a block begins to wait, or a cache is used. Meanwhile the heap parks no blocks,
  * and its hands and caches are shut, so that the first change is made under the heap's lock. */
 enum {
-    HEAP_BARE = 1,     /* nothing in it could serve others, not even after a wait: not among the
-                          givers */
-    HEAP_SUMMED = 2,   /* the sums contain its memory: not among the changed */
-    HEAP_AWAITS = 4,   /* its memory serves others only after one of the marks that it awaits has
-                          ended (idle/awaited.h): not among the givers */
+    /* Nothing in it could serve others, not even after a wait: not among the givers. */
+    HEAP_BARE = 1,
+    HEAP_SUMMED = 2, /* the sums contain its memory: not among the changed */
+    /* Its memory serves others only after one of the marks that it awaits has ended
+     * (idle/awaited.h): not among the givers. */
+    HEAP_AWAITS = 4,
     HEAP_ANCHORED = 8, /* with HEAP_AWAITS: or before an anchor is gone */
 };
 
@@ -52,9 +53,9 @@ struct memberships {
     /* HEAP_*: what the last look at the heap's memory found. Holds until anything in the heap
      * changes. */
     unsigned known;
-    bool lends;    /* the heap is among its store's lenders */
-    bool unmarked; /* sets.lock: it is in the list of its stream's heaps whose open batch may not be
-                      empty */
+    bool lends; /* the heap is among its store's lenders */
+    /* sets.lock: it is in the list of its stream's heaps whose open batch may not be empty. */
+    bool unmarked;
     /* Code that frees a span of at least this many bytes calls heap_news_locked().
      *   0           every free is reported, and no block is parked: in a new heap, and while the
      *               open batch is empty

@@ -30,27 +30,28 @@
 typedef _Atomic uint32_t slab_note;
 
 struct slab {
-    /* What the slow path touches. */
+    /* What the slow path touches. `remote`: one per word of `freed`, its entry in the owner's list
+     * of words with a bit set. */
     _Alignas(CACHE_LINE) struct slab_remote {
         struct slab_remote *next;
         struct slab *slab;
-    } remote[SLAB_SLOTS / 64];      /* one per word of `freed`: its entry in the owner's list of
-                                       words with a bit set */
+    } remote[SLAB_SLOTS / 64];
     uint64_t home[SLAB_SLOTS / 64]; /* owner: free, and in no magazine */
     struct slab *next, *previous;   /* owner: in its list */
 
     /* What the fast path reads. */
     struct span *span;
-    _Atomic(struct use **) uses; /* heap lock to write: a list per slot; NULL until another stream
-                                    uses one */
+    /* Heap lock to write: a list per slot; NULL until another stream uses one. */
+    _Atomic(struct use **) uses;
     uintptr_t start;
-    _Atomic uint64_t freed[SLAB_SLOTS / 64]; /* anyone: slots freed by other threads; the thread
-                                                that finds the word 0 puts it on the owner's list */
-    uint64_t reciprocal;                     /* 2^64 / slot_size, rounded up */
-    uint32_t slot_size;                      /* bytes */
+    /* Anyone: slots freed by other threads; the thread that finds the word 0 puts it on the
+     * owner's list. */
+    _Atomic uint64_t freed[SLAB_SLOTS / 64];
+    uint64_t reciprocal; /* 2^64 / slot_size, rounded up */
+    uint32_t slot_size;  /* bytes */
     uint8_t class, slots;
-    uint8_t homes; /* owner: slots at home; if there are any, the slab is in the owner's list of its
-                      class */
+    /* Owner: slots at home; if there are any, the slab is in the owner's list of its class. */
+    uint8_t homes;
     /* Constant. It stays valid after the slab has ended, because a thread that found the slab in
      * the page map may still read it. */
     _Atomic(struct cache *) owner;

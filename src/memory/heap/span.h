@@ -56,8 +56,9 @@ struct span {
     bool split; /* free: counted as inactive_split */
     bool own;   /* block: belongs to the library, not to the program */
     tarn_tag tag;
-    counters_oversize oversize; /* block: which counter has it; the lock of the heap's part, or by
-                                   the thread that claimed the block */
+    /* Block: which counter has it; the lock of the heap's part, or by the thread that claimed
+     * the block. */
+    counters_oversize oversize;
 
     struct run *run;
     uint64_t batch;   /* free: the newest batch in which any of its memory was freed */
@@ -82,8 +83,8 @@ struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
-    uint64_t serial; /* in a store whose runs are one piece each: the run's number in the store,
-                        from 1; constant */
+    /* In a store whose runs are one piece each: the run's number in the store, from 1; constant. */
+    uint64_t serial;
 
     /* Only for a plain segment (segment.h), which is one run all its life. Constant while one heap
      * has it, except the last four fields. */
@@ -96,13 +97,13 @@ struct run {
     counters_oversize oversize;  /* which counter has the segment */
     uint64_t generation;         /* of its mapping (generation.h) */
     atomic_uint anchors;         /* of live blocks in it; while there are any, the segment stays */
-    bool
-        absent; /* its pool is suspended and has given the memory up. Of the thread that changes the
-                    pool's state */
+    /* Its pool is suspended and has given the memory up. Of the thread that changes the pool's
+     * state. */
+    bool absent;
     struct tree_node by_start; /* in the table of segments; the table's lock */
     bool listed;               /* it is in that table; the table's lock */
-    bool joined;               /* it is a run of `heap`; false: on its way into a heap, or out;
-                                    the table's lock */
+    /* It is a run of `heap`; false: on its way into a heap, or out; the table's lock. */
+    bool joined;
 };
 
 /* The runs and the free spans of one size class of a heap. */
@@ -110,18 +111,17 @@ struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
     size_t bytes; /* of the runs */
-    _Atomic uint64_t
-        state; /* changes whenever the free spans change (parked.h); the heap's lock, or
-                               the part's */
+    /* Changes whenever the free spans change (parked.h); the heap's lock, or the part's. */
+    _Atomic uint64_t state;
 };
 
 /* All zones of a heap, and what is counted of their free spans. A member of the heap, under its
  * lock. No two zones are ever in the same state. */
 struct zones {
     struct zone of[ZONES];
-    size_t free_bytes;             /* sum over the free spans */
-    uint64_t states;               /* the last state number. Each change of a zone's free spans
-                                      gives the zone the next one */
+    size_t free_bytes; /* sum over the free spans */
+    /* The last state number. Each change of a zone's free spans gives the zone the next one. */
+    uint64_t states;
     struct counters_splits splits; /* the free spans that share their run with others */
 };
 

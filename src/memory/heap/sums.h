@@ -15,10 +15,10 @@ struct heap;
 /* What a heap could give when it was last looked at. */
 struct heap_gives {
     struct heap_sums sums;
-    size_t longest;  /* bytes of the longest free span; 0: not in its store's `summed` */
-    uint64_t oldest; /* the lowest `freed_at` of its free large segments; UINT64_MAX: not in its
-                        store's `aged` */
-    uint64_t slots;  /* of a heap that helps (help.h): the classes of which it has a free slot */
+    size_t longest; /* bytes of the longest free span; 0: not in its store's `summed` */
+    /* The lowest `freed_at` of its free large segments; UINT64_MAX: not in its store's `aged`. */
+    uint64_t oldest;
+    uint64_t slots; /* of a heap that helps (help.h): the classes of which it has a free slot */
 };
 
 /* What the sums and the indices contain of one heap. A member of the heap. It changes under the

@@ -57,16 +57,16 @@ struct keep {
     void *left;               /* the mapping of a file to or from which copies may go on; or NULL */
     size_t left_bytes;
 
-    mutex talking;      /* held from a request to the owner until its answer */
-    int socket;         /* -1: the owner is gone */
-    int file;           /* of the layout, for another owner */
-    bool asked;         /* the owner may have given the pool */
-    bool missed;        /* the owner did not come back when it was waited for */
-    bool silent;        /* it did not answer in time */
-    bool closed;        /* it closed the connection */
-    unsigned looks;     /* a reader's: how often it has asked the owner for the segments */
-    uint64_t looked_at; /* a reader's: what `segments` of the layout was when it last asked;
-                           UINT64_MAX: ask again */
+    mutex talking;  /* held from a request to the owner until its answer */
+    int socket;     /* -1: the owner is gone */
+    int file;       /* of the layout, for another owner */
+    bool asked;     /* the owner may have given the pool */
+    bool missed;    /* the owner did not come back when it was waited for */
+    bool silent;    /* it did not answer in time */
+    bool closed;    /* it closed the connection */
+    unsigned looks; /* a reader's: how often it has asked the owner for the segments */
+    /* A reader's: what `segments` of the layout was when it last asked; UINT64_MAX: ask again. */
+    uint64_t looked_at;
 
     struct keep_files files;
 

@@ -31,13 +31,14 @@ enum { LAYOUT_FREE, LAYOUT_SEALED };
 
 struct layout {
     uint64_t magic, version;
-    _Atomic uint64_t base;    /* of the pool's addresses in the process that has it, or had it last;
-                              0: none had it. Written behind `size` */
-    uint64_t size;            /* bytes of these addresses */
-    _Atomic uint64_t used;    /* blocks from here on were never sealed, or the
-                              pool was dropped */
-    _Atomic uint64_t changes; /* goes up after each seal, and each end of one, but not with a new
-                              segment */
+    /* Of the pool's addresses in the process that has it, or had it last; 0: none had it.
+     * Written behind `size`. */
+    _Atomic uint64_t base;
+    uint64_t size; /* bytes of these addresses */
+    /* Blocks from here on were never sealed, or the pool was dropped. */
+    _Atomic uint64_t used;
+    /* Goes up after each seal, and each end of one, but not with a new segment. */
+    _Atomic uint64_t changes;
     _Atomic uint64_t segments; /* the highest number of a segment that the owner has or had */
     uint64_t unused;
     struct layout_block blocks[LAYOUT_BLOCKS];

@@ -29,34 +29,41 @@ enum keep_verb {
      * process lives, and its later requests are about that pool. Their first file is the end for
      * reading of a pipe, whose other end the process holds open, and each child that has its
      * devices. */
-    KEEP_ADOPT = 1, /* takes a pool over: name, driver, device; text: the path of the process's
-                       group of `tarn run`, empty: none. GIVES once, then SEGMENTS */
-    KEEP_CREATE,    /* makes a pool: the same. GIVES. With a second file: the pool of a process
-                       whose owner was another one, and its layout */
-    KEEP_READ,      /* the pool's memory, to read it beside the process that has it: name, driver,
-                       device. GIVES with a layout that cannot be written, then SEGMENTS. May be
-                       asked again, with `from` 1: then the process may have taken the pool over
-                       meanwhile */
-    KEEP_JOIN,      /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
-    KEEP_COUNTS,    /* the process counts the pool's memory in its slot of its group: slot. OK, or
-                    REFUSED: then the owner counts it, as before */
-    KEEP_HAS,    /* the pool has these `count` segments from `from` to `to`, and no others. OK with
-                       the `count` segments among them of which the owner has no file. Of a reader:
-                       it has these mapped. OK */
+    /* Takes a pool over: name, driver, device; text: the path of the process's group of `tarn
+     * run`, empty: none. GIVES once, then SEGMENTS. */
+    KEEP_ADOPT = 1,
+    /* Makes a pool: the same. GIVES. With a second file: the pool of a process whose owner was
+     * another one, and its layout. */
+    KEEP_CREATE,
+    /* The pool's memory, to read it beside the process that has it: name, driver, device. GIVES
+     * with a layout that cannot be written, then SEGMENTS. May be asked again, with `from` 1:
+     * then the process may have taken the pool over meanwhile. */
+    KEEP_READ,
+    KEEP_JOIN, /* the pool is this process's, whose connection ended: name. OK, or UNKNOWN */
+    /* The process counts the pool's memory in its slot of its group: slot. OK, or REFUSED: then
+     * the owner counts it, as before. */
+    KEEP_COUNTS,
+    /* The pool has these `count` segments from `from` to `to`, and no others. OK with the
+     * `count` segments among them of which the owner has no file. Of a reader: it has these
+     * mapped. OK. */
+    KEEP_HAS,
     KEEP_ADD,    /* a segment: offset, size, and its file. OK */
     KEEP_REMOVE, /* a segment: offset. The owner has no file of it when it answers. OK */
-    KEEP_END,    /* the pool is over; or, if the owner does not have all of it yet, is not to be
-                       the owner's. OK */
-    KEEP_RETURN, /* the process has nothing of the pool mapped any more, and never used it; a
-                       pool that no process has used is over. OK */
-    KEEP_LIST,   /* GIVES the first pool that comes behind `name` and, of that name, `slot`; OK if
-                       there is none */
-    KEEP_DROP,   /* a pool that no process has: name. OK */
+    /* The pool is over; or, if the owner does not have all of it yet, is not to be the owner's.
+     * OK. */
+    KEEP_END,
+    /* The process has nothing of the pool mapped any more, and never used it; a pool that no
+     * process has used is over. OK. */
+    KEEP_RETURN,
+    /* GIVES the first pool that comes behind `name` and, of that name, `slot`; OK if there is
+     * none. */
+    KEEP_LIST,
+    KEEP_DROP, /* a pool that no process has: name. OK */
 
     /* Answers. */
     KEEP_OK,
-    KEEP_GIVES,    /* a pool: name, driver, device, `count` segments; and to its process a file, the
-                      layout */
+    /* A pool: name, driver, device, `count` segments; and to its process a file, the layout. */
+    KEEP_GIVES,
     KEEP_SEGMENTS, /* `count` of a pool's segments, with their files */
     KEEP_UNKNOWN,  /* there is no pool of that name */
     KEEP_TAKEN,    /* another process has it, or may have: text */
@@ -71,13 +78,14 @@ struct keep_message {
     char driver[12], device[52]; /* whose memory it is: the driver's name, and the device's */
     uint64_t bytes;              /* GIVES: of its segments */
     uint32_t count;              /* segments; GIVES: of the pool */
-    uint32_t slot;               /* GIVES: of the addresses at which its process is to reserve;
-                                    COUNTS; LIST */
-    int64_t process;             /* GIVES: that has or had it */
-    uint64_t blocks;             /* GIVES to LIST: sealed ones */
-    uint64_t readers;            /* GIVES to LIST: connections that have read it */
-    uint64_t from, to;           /* HAS: offsets; READ; GIVES to LIST: bytes that the pool has given
-                                    up and its readers have, whether it has ended */
+    /* GIVES: of the addresses at which its process is to reserve; COUNTS; LIST. */
+    uint32_t slot;
+    int64_t process;  /* GIVES: that has or had it */
+    uint64_t blocks;  /* GIVES to LIST: sealed ones */
+    uint64_t readers; /* GIVES to LIST: connections that have read it */
+    /* HAS: offsets; READ; GIVES to LIST: bytes that the pool has given up and its readers have,
+     * whether it has ended. */
+    uint64_t from, to;
     struct keep_segment {
         uint64_t offset, size; /* bytes, from the start of the pool's addresses */
         uint64_t number;       /* no other segment that the pool ever had has it */

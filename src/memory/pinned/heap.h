@@ -32,27 +32,27 @@
 enum pinned_zone { PINNED_ZONE_SMALL, PINNED_ZONE_LARGE, PINNED_ZONE_RESERVED, PINNED_ZONES };
 
 enum pinned_state {
-    PINNED_UNUSED,  /* the object is unused; a stale pointer to it finds no block */
-    PINNED_FREE,    /* in its pool's bin */
-    PINNED_LIVE,    /* the program has it */
-    PINNED_PENDING, /* freed; `waits` uses have not ended; they are in the queues of their
-                       streams */
+    PINNED_UNUSED, /* the object is unused; a stale pointer to it finds no block */
+    PINNED_FREE,   /* in its pool's bin */
+    PINNED_LIVE,   /* the program has it */
+    /* Freed; `waits` uses have not ended; they are in the queues of their streams. */
+    PINNED_PENDING,
     PINNED_OF_GRAPH /* freed, but recorded on a stream that captured; in its keeper's list */
 };
 
 /* One stream's use of one block. */
 struct pinned_use {
-    struct pinned_use *next;         /* of the same block */
-    struct tree_node by_stream;      /* in the tree of the block's uses, until the block is
-                                        pending */
+    struct pinned_use *next; /* of the same block */
+    /* In the tree of the block's uses, until the block is pending. */
+    struct tree_node by_stream;
     struct tree streams;             /* only in the first use: the block's uses by stream */
     struct pinned_use *next_pending; /* in the stream's queue: the next one freed */
     struct pinned_block *block;      /* set when the block is pending */
     struct stream *stream;
     unsigned incarnation; /* of the stream */
-    struct mark *mark;    /* recorded when the block was freed; NULL before, and while recording
-                             fails */
-    bool marked;          /* `mark` is recorded, or NULL because the work has finished */
+    /* Recorded when the block was freed; NULL before, and while recording fails. */
+    struct mark *mark;
+    bool marked; /* `mark` is recorded, or NULL because the work has finished */
 };
 
 /* The pending uses of one stream, oldest first. A check of it ends at the first use that has not
@@ -69,17 +69,18 @@ struct pinned_block {
     size_t size;      /* bytes, a multiple of PINNED_UNIT */
     size_t requested; /* bytes; not of a free block */
     struct pinned_segment *segment;
-    struct tree_node by_address;               /* in the segment's tree */
-    struct pinned_block *previous, *next;      /* neighbours in the segment */
-    struct pinned_block *link, *link_previous; /* in its bin; `link` also in a keeper's list, and
-                                                  among unused objects */
+    struct tree_node by_address;          /* in the segment's tree */
+    struct pinned_block *previous, *next; /* neighbours in the segment */
+    /* In its bin; `link` also in a keeper's list, and among unused objects. */
+    struct pinned_block *link, *link_previous;
     struct pinned_use *uses;
     unsigned waits;
-    struct pinned_keeper *captured; /* the block was recorded on a stream that captured: who keeps
-                                       it after its free; otherwise NULL */
+    /* The block was recorded on a stream that captured: who keeps it after its free; otherwise
+     * NULL. */
+    struct pinned_keeper *captured;
     uint8_t state;
-    uint8_t loose; /* free and not joined to its neighbours yet: 1 + its index in the pool's list;
-                      otherwise 0 */
+    /* Free and not joined to its neighbours yet: 1 + its index in the pool's list; otherwise 0. */
+    uint8_t loose;
 };
 
 /* Memory that came from the driver as a whole. */
@@ -92,11 +93,11 @@ struct pinned_segment {
     bool registered;
     uint8_t zone;
     struct pinned_pool *pool;
-    struct tree blocks;                     /* by address */
-    struct pinned_block *whole;             /* while it is in no pool: the object of its one
-                                               block */
-    struct pinned_segment *next, *previous; /* in the pool's list; `next` also in the list
-                                               `leaving` */
+    struct tree blocks; /* by address */
+    /* While it is in no pool: the object of its one block. */
+    struct pinned_block *whole;
+    /* In the pool's list; `next` also in the list `leaving`. */
+    struct pinned_segment *next, *previous;
 };
 
 /* Keeps freed blocks that graphs may use: for all graphs of a pool, or for the graph of one of its
@@ -107,8 +108,9 @@ struct pinned_keeper {
     unsigned holders;
     struct pinned_keeper *next; /* in pinned.keepers, while `listed` */
     bool listed;                /* in pinned.keepers; the default pool's keeper never is */
-    const atomic_uint *holds;   /* number of captures and graphs that it keeps for; NULL: its owner
-                                   has ended, or it has none */
+    /* Number of captures and graphs that it keeps for; NULL: its owner has ended, or it has
+     * none. */
+    const atomic_uint *holds;
 
     /* Only for a capture's keeper. */
     struct pinned_keeper *parent;    /* the pool's keeper; NULL: this is a pool's */
@@ -129,11 +131,11 @@ struct pinned_pool {
 
 /* The settings in force. */
 struct pinned_settings {
-    bool use_register;          /* register pages of the system instead of allocating from the
-                                   driver */
-    unsigned register_threads;  /* threads that touch pages: a power of two, at most 128 */
-    size_t reserve_segment;     /* bytes of a segment allocated at the first growth and kept; 0:
-                                   none */
+    /* Register pages of the system instead of allocating from the driver. */
+    bool use_register;
+    unsigned register_threads; /* threads that touch pages: a power of two, at most 128 */
+    /* Bytes of a segment allocated at the first growth and kept; 0: none. */
+    size_t reserve_segment;
     bool background_threads;    /* a thread checks for finished work while blocks wait for it */
     size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only */
     size_t max_cached_size;     /* bytes: larger blocks go back to the driver when they are free */
@@ -143,24 +145,24 @@ struct pinned {
     mutex lock; /* protects everything here except `over` and `used` */
     atomic_bool used;
     struct tree segments;
-    struct pinned_pool standard;   /* the default pool */
-    struct pinned_queue *queues;   /* those that are not empty */
-    struct pinned_keeper *keepers; /* of pools with freed blocks of graphs, and of captures whose
-                                             graphs' ends are not reported */
-    _Atomic(struct pinned_keeper *) over; /* without a lock: keepers of captures whose graphs have
-                                             ended */
-    struct pinned_segment *leaving;       /* wholly free segments that go to the driver
-                                             (pinned_settle()) */
-    struct pinned_block *spare;           /* unused objects, so that cutting and joining need no
-                                             other lock */
+    struct pinned_pool standard; /* the default pool */
+    struct pinned_queue *queues; /* those that are not empty */
+    /* Of pools with freed blocks of graphs, and of captures whose graphs' ends are not reported. */
+    struct pinned_keeper *keepers;
+    /* Without a lock: keepers of captures whose graphs have ended. */
+    _Atomic(struct pinned_keeper *) over;
+    /* Wholly free segments that go to the driver (pinned_settle()). */
+    struct pinned_segment *leaving;
+    /* Unused objects, so that cutting and joining need no other lock. */
+    struct pinned_block *spare;
     struct pinned_settings settings;
     tarn_pinned_stats stats;
-    size_t limit;         /* bytes that `reserved` may reach */
-    size_t growing;       /* bytes that the driver is being asked for */
-    size_t leaving_bytes; /* bytes of segments that have left their pools and are not back with the
-                             driver yet */
-    unsigned moving;      /* growths, returns and frees in progress that have released the lock */
-    uint64_t moves;       /* how many of them have ended */
+    size_t limit;   /* bytes that `reserved` may reach */
+    size_t growing; /* bytes that the driver is being asked for */
+    /* Bytes of segments that have left their pools and are not back with the driver yet. */
+    size_t leaving_bytes;
+    unsigned moving; /* growths, returns and frees in progress that have released the lock */
+    uint64_t moves;  /* how many of them have ended */
     pthread_cond_t moved;
     bool reserve_taken;  /* the reserved segment exists, or is being allocated */
     pthread_cond_t work; /* wakes the background thread: blocks wait, or it is to end */

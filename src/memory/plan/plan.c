@@ -66,13 +66,13 @@ struct plan_follower {
     const struct plan *plan;
     size_t granules;  /* granules of the reservation */
     uint64_t *wanted; /* one bit per granule: a hole that is about to get memory */
-    uint64_t *marked; /* one bit per request, by offset; used within gap_find_locked(), otherwise
-                         0 */
-    size_t most;      /* bytes of the heap's large zone up to which places get new memory */
+    /* One bit per request, by offset; used within gap_find_locked(), otherwise 0. */
+    uint64_t *marked;
+    size_t most; /* bytes of the heap's large zone up to which places get new memory */
     uint32_t expected, misses;
     uint32_t history[HISTORY]; /* sizes of the last requests, in units, newest first */
-    bool strayed;              /* the program has left the plan: a request was not the expected one,
-                                  or its place was taken */
+    /* The program has left the plan: a request was not the expected one, or its place was taken. */
+    bool strayed;
 };
 
 /* Where a request goes once there is memory. */

@@ -24,8 +24,9 @@ struct saved {
     uintptr_t start;
     size_t size; /* 0: everything in it was left out */
     char *copy;
-    void *mapping; /* the mapping that belongs to this entry; NULL: the copy is in another entry's
-                      mapping, or the caller's */
+    /* The mapping that belongs to this entry; NULL: the copy is in another entry's mapping, or
+     * the caller's. */
+    void *mapping;
     size_t mapped; /* bytes */
 };
 

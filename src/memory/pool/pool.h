@@ -22,11 +22,11 @@ struct pinned_keeper;
 struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
-    atomic_uint count;             /* references: of users, scopes, captures, graphs */
-    atomic_uint users;             /* references that callers may release */
-    atomic_uint held;              /* references that callers may unhold */
-    atomic_uint visits;            /* requests in progress: they keep the object, but the pool may
-                                   end */
+    atomic_uint count; /* references: of users, scopes, captures, graphs */
+    atomic_uint users; /* references that callers may release */
+    atomic_uint held;  /* references that callers may unhold */
+    /* Requests in progress: they keep the object, but the pool may end. */
+    atomic_uint visits;
     atomic_int state;              /* tarn_pool_state (suspend.c) */
     atomic_bool unready;           /* tarn_pool_keep() is adopting it: no caller finds it yet */
     struct contents contents;      /* used by the thread that changes the state */
@@ -180,8 +180,9 @@ struct pool *pool_spare_next(struct arena *arena, struct help_search *search, st
 struct route {
     struct store *store;
     struct pool *visited; /* set by route_of(), until route_end() */
-    bool holds_on;        /* the next request has the same route, until `process_changes` or the
-                             thread's scopes change */
+    /* The next request has the same route, until `process_changes` or the thread's scopes
+     * change. */
+    bool holds_on;
 };
 tarn_status route_of(struct stream *stream, struct route *route);
 /* As route_of(), but ignores scopes. The route is the default pool; with `captured`, the pool of

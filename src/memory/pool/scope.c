@@ -30,11 +30,10 @@ struct scope {
     struct stream *stream; /* stream and capture scopes: the stream */
     tarn_stream named;     /* the same, as the value of its lease */
     bool announced;        /* capture scopes: the program begins the capture itself */
-    struct pinned_keeper
-        *pinned;      /* capture scopes: the keeper of the pinned memory that it uses; NULL until
-                         needed */
-    uint64_t capture; /* capture scopes: the driver's number of the capture, when last asked; 0:
-                         unknown */
+    /* Capture scopes: the keeper of the pinned memory that it uses; NULL until needed. */
+    struct pinned_keeper *pinned;
+    /* Capture scopes: the driver's number of the capture, when last asked; 0: unknown. */
+    uint64_t capture;
 
     /* In the trees of open scopes. */
     struct tree_node by_value, by_place, by_capture;
@@ -52,19 +51,19 @@ struct joined {
 };
 
 static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
-static struct tree by_value;                   /* open scopes by value */
-static struct tree by_place;                   /* open scopes by place (place_order()) */
-static struct tree by_capture;                 /* open capture scopes whose number is known, by
-                                                  number */
-static struct scope *unsure;                   /* open capture scopes whose number may change:
-                                                  unknown, or announced */
-static struct scope *of_all[TARN_MAX_DEVICES]; /* per device: the newest open scope of kind
-                                                  TARN_SCOPE_ALWAYS */
-static tarn_scope last_value, last_capture;    /* of the newest scope; of the newest capture
-                                                  scope */
-static atomic_uint shared_scopes;              /* number of open scopes other than thread scopes */
-static atomic_uint capture_scopes;             /* number of open capture scopes, which streams can
-                                                  join without calling tarn */
+static struct tree by_value; /* open scopes by value */
+static struct tree by_place; /* open scopes by place (place_order()) */
+/* Open capture scopes whose number is known, by number. */
+static struct tree by_capture;
+/* Open capture scopes whose number may change: unknown, or announced. */
+static struct scope *unsure;
+/* Per device: the newest open scope of kind TARN_SCOPE_ALWAYS. */
+static struct scope *of_all[TARN_MAX_DEVICES];
+/* Of the newest scope; of the newest capture scope. */
+static tarn_scope last_value, last_capture;
+static atomic_uint shared_scopes; /* number of open scopes other than thread scopes */
+/* Number of open capture scopes, which streams can join without calling tarn. */
+static atomic_uint capture_scopes;
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 

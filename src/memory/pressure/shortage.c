@@ -53,16 +53,16 @@ struct facts {
     size_t total, driver_free;
     size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
-    size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their
-                                               longest run */
-    size_t workspaces, captured_workspaces; /* bytes of all workspaces of handles, and of those that
-                                               belong to captures */
-    size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in
-                                               place */
-    struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting
-                                               pool */
-    struct wait_facts waits[WAITS];         /* the streams for which most bytes wait, largest
-                                               first */
+    /* Free bytes in heaps of the requesting pool; their longest run. */
+    size_t own_free, own_largest;
+    /* Bytes of all workspaces of handles, and of those that belong to captures. */
+    size_t workspaces, captured_workspaces;
+    /* Of own_free, bytes in pieces that live blocks hold in place. */
+    size_t own_tied;
+    /* The largest private ones, except the requesting pool. */
+    struct pool_facts pools[SHOWN];
+    /* The streams for which most bytes wait, largest first. */
+    struct wait_facts waits[WAITS];
     struct driver_process processes[SHOWN]; /* the largest other processes */
     struct machine_memory
         machine; /* of an integrated device without a limit; otherwise its reserve is 0 */

@@ -65,13 +65,13 @@ struct page {
     atomic_uint_fast64_t epoch;
     atomic_uint holds;
 
-    _Alignas(CACHE_LINE) struct piece *piece; /* mapped here; NULL: none. Its changes also need
-                                                 `mapping` */
-    uint64_t before;                          /* its word before it was taken */
-    struct page *link;                        /* the next page in a list; or the page from which
-                                                 the piece was mapped here a second time */
-    uint64_t generation;                      /* of its mapping (generation.h) */
-    size_t index;                             /* in the range; constant */
+    /* Mapped here; NULL: none. Its changes also need `mapping`. */
+    _Alignas(CACHE_LINE) struct piece *piece;
+    uint64_t before; /* its word before it was taken */
+    /* The next page in a list; or the page from which the piece was mapped here a second time. */
+    struct page *link;
+    uint64_t generation; /* of its mapping (generation.h) */
+    size_t index;        /* in the range; constant */
 };
 
 #define CHUNK_PAGES 512

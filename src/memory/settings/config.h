@@ -58,8 +58,8 @@ struct memory_config {
     size_t large_segment_size;                         /* bytes */
     size_t garbage_collection_threshold;               /* billionths; 0 is off */
     size_t roundup_power2_divisions[CONFIG_DIVISIONS]; /* powers of two; 0: off (config_round()) */
-    size_t expandable_segments;                        /* 0 or 1, like every field without a
-                                                          comment */
+    /* 0 or 1, like every field without a comment. */
+    size_t expandable_segments;
     struct config_reserve expandable_segments_reserve;
     struct config_class expandable_segments_reserve_by_class[CONFIG_CLASSES];
     size_t release_lock_on_cudamalloc;
@@ -74,11 +74,11 @@ struct memory_config {
     size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE: no limit */
 
     /* tarn's own settings */
-    size_t compaction;            /* enum config_compaction */
-    size_t segments;              /* enum config_segments */
-    size_t limit;                 /* bytes; CONFIG_NONE: no limit (config_limit()) */
-    size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's
-                               own count */
+    size_t compaction; /* enum config_compaction */
+    size_t segments;   /* enum config_segments */
+    size_t limit;      /* bytes; CONFIG_NONE: no limit (config_limit()) */
+    /* Bytes of each device's memory that stay free, by the driver's own count. */
+    size_t leave_free;
     size_t pinned_limit;          /* bytes; CONFIG_NONE: no limit */
     size_t idle_release;          /* ms until idle memory goes back by itself; 0: never */
     size_t idle_workspaces;       /* bytes per device of unused workspaces that handles may keep */

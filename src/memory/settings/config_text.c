@@ -154,9 +154,9 @@ struct parser {
     const char *from, *next; /* start of the token; what is behind it */
     size_t column;           /* of the token, from 1 */
     int token;
-    bool cut;              /* the word is longer than `word` holds */
-    char word[WORD_BYTES]; /* the token without blanks, also if it is a separator or the end; for
-                              errors */
+    bool cut; /* the word is longer than `word` holds */
+    /* The token without blanks, also if it is a separator or the end; for errors. */
+    char word[WORD_BYTES];
 };
 
 static void advance(struct parser *parser)

@@ -30,8 +30,8 @@ static int by_range(const struct tree_node *a, const struct tree_node *b)
     return left->size < right->size ? -1 : left->size > right->size;
 }
 
-static mutex anchors_lock = MUTEX_INITIALIZER(LOCK_ANCHORS); /* protects the set; taken inside a
-                                                                heap's lock */
+/* Protects the set; taken inside a heap's lock. */
+static mutex anchors_lock = MUTEX_INITIALIZER(LOCK_ANCHORS);
 static struct tree anchors = {.order = by_range};
 static struct object_pool anchor_objects = OBJECT_POOL(struct anchor);
 

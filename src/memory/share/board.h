@@ -16,18 +16,18 @@
 
 struct board_words {
     uint64_t magic;
-    uint64_t process, space;         /* of the exporter: its PID, and the PID namespace of that
-                                        number */
+    /* Of the exporter: its PID, and the PID namespace of that number. */
+    uint64_t process, space;
     atomic_uint_fast64_t generation; /* number of the newest exported layout */
     atomic_uint_fast64_t revoked;    /* 1: the exporter wants its memory back */
 };
 
 struct board {
-    int file;    /* the exporter's file to send, open for reading only, never locked; -1: none */
-    int own;     /* the file that has this side's lock; -1: there is no board */
-    int process; /* the importer's pidfd of the exporter; -1: none, for example in another PID
-                    namespace */
-    bool gone;   /* the exporter's process had ended when the importer joined */
+    int file; /* the exporter's file to send, open for reading only, never locked; -1: none */
+    int own;  /* the file that has this side's lock; -1: there is no board */
+    /* The importer's pidfd of the exporter; -1: none, for example in another PID namespace. */
+    int process;
+    bool gone; /* the exporter's process had ended when the importer joined */
     struct board_words *words;
 };
 

@@ -28,8 +28,8 @@ struct import {
     struct arena *arena;
     uint64_t number; /* no other import of the process has it; 0: not given yet */
     uint64_t count;
-    bool of_pool; /* a segment of an imported pool, used by that pool only; of the head only `bytes`
-                     is set */
+    /* A segment of an imported pool, used by that pool only; of the head only `bytes` is set. */
+    bool of_pool;
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)

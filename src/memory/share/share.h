@@ -21,20 +21,21 @@
 struct share_head {
     uint64_t magic;
     uint32_t version, parts;
-    uint64_t bytes, offset; /* of a block: its size, and where it begins in the first part; of a
-                               pool: the size of all parts, and 0 */
-    uint64_t mapped;        /* bytes of all parts */
+    /* Of a block: its size, and where it begins in the first part; of a pool: the size of all
+     * parts, and 0. */
+    uint64_t bytes, offset;
+    uint64_t mapped; /* bytes of all parts */
     uint64_t id[2], generation;
     int32_t device;
     char driver[12]; /* NUL-terminated */
 };
 
 struct share_part {
-    uint64_t size;                /* bytes */
-    uint64_t address, generation; /* of a pool: the exporter's address, and the generation of that
-                                     mapping; of a block: 0 */
-    int file;                     /* -1: none yet; of a pool also: the receiver has this part
-                                     already */
+    uint64_t size; /* bytes */
+    /* Of a pool: the exporter's address, and the generation of that mapping; of a block: 0. */
+    uint64_t address, generation;
+    /* -1: none yet; of a pool also: the receiver has this part already. */
+    int file;
     driver_piece piece;
 };
 

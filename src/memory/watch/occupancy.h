@@ -29,15 +29,15 @@ struct pool_occupancy {
 struct heap_occupancy {
     uint64_t pool[2];
     unsigned slot, incarnation; /* of the stream */
-    bool uncached;              /* memory of the default pool that is not cached
-                                   (tarn_caching_set()) */
-    bool retired;               /* the stream was retired, or its pool left behind */
-    uintptr_t native;           /* the vendor's stream; 0 for the legacy stream and for a retired
-                                   one */
-    size_t mapped;              /* mapped memory */
-    size_t free;                /* part of `mapped`: free spans */
-    size_t largest_free;        /* the longest such span */
-    size_t waiting;             /* freed, but still used by other streams */
+    /* Memory of the default pool that is not cached (tarn_caching_set()). */
+    bool uncached;
+    bool retired; /* the stream was retired, or its pool left behind */
+    /* The vendor's stream; 0 for the legacy stream and for a retired one. */
+    uintptr_t native;
+    size_t mapped;       /* mapped memory */
+    size_t free;         /* part of `mapped`: free spans */
+    size_t largest_free; /* the longest such span */
+    size_t waiting;      /* freed, but still used by other streams */
 };
 
 /* Writes up to `room` of a device's pools, the default pool first. Returns their number, which may

@@ -44,9 +44,9 @@ struct picture_pool {
 
 struct picture_device {
     const char *name;
-    size_t total, free, reserved, limit; /* bytes; free 0: unknown to the driver; limit SIZE_MAX:
-                                            none */
-    uint64_t moment;                     /* ticks: when all its heaps were stopped */
+    /* Bytes; free 0: unknown to the driver; limit SIZE_MAX: none. */
+    size_t total, free, reserved, limit;
+    uint64_t moment; /* ticks: when all its heaps were stopped */
 };
 
 /* An array in whole pages. */

@@ -43,11 +43,12 @@ struct live {
 struct known {
     uintptr_t value;
     struct referred *referred; /* NULL: no block was live there */
-    uintptr_t ends[2];         /* ends of that block at that time: of the requested bytes, and of
-                                  the bytes rounded up to the unit */
-    struct outside outside;    /* where no block was; `number` is 0 where nothing was */
-    atomic_bool told;          /* a finding about it was reported in debug mode */
-    uint32_t region, stack;    /* of the block's allocation, as the trace has them; 0: unknown */
+    /* Ends of that block at that time: of the requested bytes, and of the bytes rounded up to
+     * the unit. */
+    uintptr_t ends[2];
+    struct outside outside; /* where no block was; `number` is 0 where nothing was */
+    atomic_bool told;       /* a finding about it was reported in debug mode */
+    uint32_t region, stack; /* of the block's allocation, as the trace has them; 0: unknown */
 };
 
 /* To whom an address belongs where no block is live. */
@@ -58,8 +59,9 @@ struct ground {
 };
 
 struct pool_facts {
-    bool held;      /* a graph, a capture or tarn_pool_hold() holds the pool: its free memory serves
-                       no other pool */
+    /* A graph, a capture or tarn_pool_hold() holds the pool: its free memory serves no other
+     * pool. */
+    bool held;
     bool suspended; /* it has no memory */
 };
 
@@ -73,8 +75,9 @@ struct open {
 /* What the last check of a remembered graph left, so that the next one looks only at what may have
  * changed. One check at a time uses it; a second check at the same time works without it. */
 struct verdicts {
-    uint64_t changes;  /* referred_changes before the last check by number, which listed the open
-                           words; 0: there was none */
+    /* referred_changes before the last check by number, which listed the open words; 0: there
+     * was none. */
+    uint64_t changes;
     struct open *open; /* pages_map; in the order of words */
     size_t open_count, open_room;
     uint64_t runs;          /* runs_changed when `grounds` were looked up */
@@ -90,9 +93,8 @@ struct remembered {
     struct graph_words words; /* their names are `names` */
     struct known *known;      /* pages_map; sorted by value */
     size_t known_count, known_room;
-    struct survey_graph
-        *pools; /* pages_alloc; one for each pool that the blocks are in; their sums:
-                                   remembered_lock */
+    /* pages_alloc; one for each pool that the blocks are in; their sums: remembered_lock. */
+    struct survey_graph *pools;
     size_t pool_count, pool_room;
     char *names; /* pages_map; of kernels, whose modules may go */
     size_t names_bytes;

@@ -23,8 +23,8 @@ void pickle_unsigned(struct pickle_writer *writer, uint64_t value);
 void pickle_real(struct pickle_writer *writer, double value);
 void pickle_boolean(struct pickle_writer *writer, bool value);
 void pickle_none(struct pickle_writer *writer);
-void pickle_text(struct pickle_writer *writer, const char *text); /* bytes that are not UTF-8 become
-                                                                     "?" */
+/* Bytes that are not UTF-8 become "?". */
+void pickle_text(struct pickle_writer *writer, const char *text);
 void pickle_pair(struct pickle_writer *writer, uint64_t first, uint64_t second);
 
 /* Memoizes the value written last, and returns its number. */

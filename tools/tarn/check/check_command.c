@@ -52,9 +52,9 @@ enum { ALL_SECONDS = 58, INVENTORY_SECONDS = 20, LIBRARY_SECONDS = 15 };
 struct progress {
     double until; /* when everything must have ended */
     int failed, late;
-    char broken[512];   /* names of the contracts that failed */
-    char untried[512];  /* names of the contracts that did not end in time, or for which no time was
-                           left */
+    char broken[512]; /* names of the contracts that failed */
+    /* Names of the contracts that did not end in time, or for which no time was left. */
+    char untried[512];
     const char *remedy; /* of the first one that failed */
 };
 

@@ -21,17 +21,17 @@
 struct pickle_input {
     const uint8_t *next, *end; /* what can be read now */
     uint64_t end_offset;       /* the stream's offset of `end`, bytes */
-    uint64_t raw_read;         /* bytes taken from the file or buffer so far, before
-                                  decompression */
-    uint64_t total;            /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
-    bool compressed;           /* offsets count decompressed bytes */
-    bool csv;                  /* it is not a pickle: it begins as an RMM log does */
-    bool json;                 /* nor this: it begins as JSON does */
-    char error[256];           /* empty unless reading failed, other than by the stream's end */
+    /* Bytes taken from the file or buffer so far, before decompression. */
+    uint64_t raw_read;
+    uint64_t total;  /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
+    bool compressed; /* offsets count decompressed bytes */
+    bool csv;        /* it is not a pickle: it begins as an RMM log does */
+    bool json;       /* nor this: it begins as JSON does */
+    char error[256]; /* empty unless reading failed, other than by the stream's end */
 
-    int file;            /* -1 for a buffer */
-    const uint8_t *raw;  /* what was read and not yet decompressed; the whole buffer where there is
-                            no file */
+    int file; /* -1 for a buffer */
+    /* What was read and not yet decompressed; the whole buffer where there is no file. */
+    const uint8_t *raw;
     size_t raw_size;     /* bytes at `raw` */
     uint8_t *raw_buffer; /* compressed bytes of a file; NULL where not needed */
     uint8_t *buffer;     /* where `next` points; NULL where it points into the caller's buffer */

@@ -76,10 +76,12 @@ struct snapshot_trace {
     size_t event_count;
     size_t thinned;         /* events that were left out (thin.h) */
     uint64_t thinned_bytes; /* the most of them at one time */
-    uint64_t reserved_most; /* bytes: the most that was reserved, if the trace has no segments but
-                               says how much is reserved (profile_trace.c); otherwise 0 */
-    size_t exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped,
-                          which only tarn tells */
+    /* Bytes: the most that was reserved, if the trace has no segments but says how much is
+     * reserved (profile_trace.c); otherwise 0. */
+    uint64_t reserved_most;
+    /* From this event on nothing is missing; 0 except for a ring that wrapped, which only tarn
+     * tells. */
+    size_t exact_from;
 };
 
 /* A place in a program. */
@@ -123,11 +125,11 @@ enum snapshot_mark_kind {
 };
 
 struct snapshot_mark {
-    uint64_t at;     /* it happened before this event of the device's trace, or after the last
-                        one */
+    /* It happened before this event of the device's trace, or after the last one. */
+    uint64_t at;
     int64_t time_us; /* SNAPSHOT_NO_TIME where there is none */
-    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*, bytes that TRIM
-                        keeps; else 0 */
+    /* Address of RECORD_STREAM and FREE_ON, number of CAPTURE_*, bytes that TRIM keeps; else 0. */
+    uint64_t value;
     uint32_t stream; /* of snapshot.streams */
     uint32_t other;  /* WAIT: the stream whose work is waited for */
     uint32_t pool;   /* of snapshot.pools */
@@ -240,15 +242,16 @@ struct snapshot {
     bool timeline;     /* it is a memory timeline of it, which shows no out-of-memory errors */
     int host_device;   /* the device whose memory is the host's, + 1; 0: there is none */
     size_t lost_lines; /* of such a log: 1 where its last line is cut off */
-    bool of_driver;    /* it is of `tarn run`: each block is a segment, which the program's own call
-                          took from the driver */
-    uint64_t pooled;   /* bytes: blocks of `tarn run` of up to that size came from pools; 0:
-                          all from the driver */
-    bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before
-                               2.1 */
-    bool no_device;         /* a segment names no device, and is taken for one of... */
-    int device_taken;       /* ...this one */
-    bool modelled;          /* its segments were never on a GPU, by "tarn_recorded" */
+    /* It is of `tarn run`: each block is a segment, which the program's own call took from the
+     * driver. */
+    bool of_driver;
+    /* Bytes: blocks of `tarn run` of up to that size came from pools; 0: all from the driver. */
+    uint64_t pooled;
+    /* Its layout is of a PyTorch that has no expandable segments: before 2.1. */
+    bool before_expandable;
+    bool no_device;   /* a segment names no device, and is taken for one of... */
+    int device_taken; /* ...this one */
+    bool modelled;    /* its segments were never on a GPU, by "tarn_recorded" */
 };
 
 /* A text by its number, printable UTF-8 without control characters, cut at 1024 bytes. */

@@ -30,17 +30,18 @@ enum workload_action {
     WORKLOAD_ALLOC,
     WORKLOAD_FREE,      /* free was requested */
     WORKLOAD_COMPLETED, /* the memory may be used again */
-    WORKLOAD_OOM,       /* a recorded out-of-memory error that cannot be tried again: counted, not
-                           replayed */
-    WORKLOAD_TRIM,      /* the program gives back what pool `other` has cached: empty_cache() */
-    WORKLOAD_POOL_END,  /* pool `other` gives back what it has, and serves nobody any more */
-    WORKLOAD_TRY,       /* another one: an allocation that failed, and may; it is freed at once */
-    WORKLOAD_RECORD,    /* `stream` uses the block too */
-    WORKLOAD_WAIT,      /* `stream` waits for what is queued on stream `other` */
-    WORKLOAD_CAPTURE,   /* `stream` begins a capture, whose memory is of pool `other`; with
-                           WORKLOAD_NO_POOL none is allocated */
-    WORKLOAD_CAPTURED,  /* its capture ends */
-    WORKLOAD_OTHER,     /* an event that says nothing of blocks, or that nothing can be made of */
+    /* A recorded out-of-memory error that cannot be tried again: counted, not replayed. */
+    WORKLOAD_OOM,
+    WORKLOAD_TRIM,     /* the program gives back what pool `other` has cached: empty_cache() */
+    WORKLOAD_POOL_END, /* pool `other` gives back what it has, and serves nobody any more */
+    WORKLOAD_TRY,      /* another one: an allocation that failed, and may; it is freed at once */
+    WORKLOAD_RECORD,   /* `stream` uses the block too */
+    WORKLOAD_WAIT,     /* `stream` waits for what is queued on stream `other` */
+    /* `stream` begins a capture, whose memory is of pool `other`; with WORKLOAD_NO_POOL none is
+     * allocated. */
+    WORKLOAD_CAPTURE,
+    WORKLOAD_CAPTURED, /* its capture ends */
+    WORKLOAD_OTHER,    /* an event that says nothing of blocks, or that nothing can be made of */
 };
 
 /* An event may give several operations: a free that the recording lost comes before the allocation
@@ -53,24 +54,24 @@ struct workload_op {
     /* Index of the stream. For a free: of the stream in whose order it is, if that is not the
      * block's stream; else WORKLOAD_NO_STREAM. */
     uint32_t stream;
-    uint16_t thread; /* that did it: from 0, in the order of appearance, below
-                        WORKLOAD_MAX_THREADS */
-    uint8_t action;  /* enum workload_action */
+    /* That did it: from 0, in the order of appearance, below WORKLOAD_MAX_THREADS. */
+    uint16_t thread;
+    uint8_t action; /* enum workload_action */
 };
 
 struct workload_block {
-    uint64_t size;      /* bytes, as requested; 0 for a block that was dropped, which no operation
-                           names */
-    uint64_t address;   /* as recorded; several blocks may have had the same, one after the other */
-    uint64_t completed; /* ns since the first event; when its memory may be used again, for a late
-                           one */
-    uint32_t stream;    /* index of workload.streams */
-    uint32_t second;    /* index of the other stream that uses the block last; WORKLOAD_NO_STREAM:
-                           none is known */
-    uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
-    bool in_range;      /* a page of a range */
-    bool unplanned;     /* its pool follows no plan */
-    bool late;          /* its completion is not the event next in line after its free */
+    /* Bytes, as requested; 0 for a block that was dropped, which no operation names. */
+    uint64_t size;
+    uint64_t address; /* as recorded; several blocks may have had the same, one after the other */
+    /* Ns since the first event; when its memory may be used again, for a late one. */
+    uint64_t completed;
+    uint32_t stream; /* index of workload.streams */
+    /* Index of the other stream that uses the block last; WORKLOAD_NO_STREAM: none is known. */
+    uint32_t second;
+    uint32_t pool;  /* number of its pool; 0 is the default pool (0,0) */
+    bool in_range;  /* a page of a range */
+    bool unplanned; /* its pool follows no plan */
+    bool late;      /* its completion is not the event next in line after its free */
 };
 
 struct workload {
@@ -78,9 +79,9 @@ struct workload {
     struct workload_op *ops;
     size_t op_count;
     struct workload_block *blocks;
-    size_t block_count, initial_count; /* the first initial_count blocks were alive before the
-                                          trace */
-    uint64_t *streams;                 /* as recorded, in the order of appearance */
+    /* The first initial_count blocks were alive before the trace. */
+    size_t block_count, initial_count;
+    uint64_t *streams; /* as recorded, in the order of appearance */
     size_t stream_count;
     size_t pool_count;   /* with the default pool, used or not */
     size_t thread_count; /* at least 1 */
@@ -90,18 +91,18 @@ struct workload {
     size_t moved_count; /* frees in the order of another stream than the block's */
     size_t wait_count, capture_count;
     size_t trim_count; /* of the program's own */
-    bool has_order;    /* a recording by tarn: what streams, captures and private pools did is in
-                          it */
+    /* A recording by tarn: what streams, captures and private pools did is in it. */
+    bool has_order;
     /* Bytes of the recorded device, or its limit, by tarn's recording or by the last out-of-memory
      * error; 0 where it is not known. */
     uint64_t device_memory;
     size_t lost_count; /* events that the recording must have lost, or that contradict the others */
     bool has_times;
-    uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
-    uint64_t peak_tried;             /* bytes: the same, with each failed request at its time */
-    uint64_t peak_ranges;            /* bytes: pages of ranges that were left out; else 0 */
-    uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to
-                                        completion */
+    uint64_t peak_requested; /* bytes: sum of sizes from allocation to free */
+    uint64_t peak_tried;     /* bytes: the same, with each failed request at its time */
+    uint64_t peak_ranges;    /* bytes: pages of ranges that were left out; else 0 */
+    /* Bytes: sum of sizes rounded up to 512, from allocation to completion. */
+    uint64_t peak_active;
     uint64_t recorded_peak_reserved; /* bytes, or WORKLOAD_NOT_KNOWN */
 };
 

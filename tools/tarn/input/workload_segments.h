@@ -22,10 +22,10 @@ struct private_segment {
 
 struct trace_segments {
     const struct snapshot_trace *trace;
-    bool of_driver;          /* each block is a segment */
-    bool splits_some;        /* PyTorch was set to split no segment above a size */
-    bool known;              /* what was reserved is: something speaks of segments, and nothing
-                                contradicts it */
+    bool of_driver;   /* each block is a segment */
+    bool splits_some; /* PyTorch was set to split no segment above a size */
+    /* What was reserved is: something speaks of segments, and nothing contradicts it. */
+    bool known;
     uint64_t reserved, peak; /* bytes: before the event at hand; at most */
     size_t run_end;          /* the events before it that give segments back belong together */
     struct private_segment *segments; /* by address */
@@ -43,9 +43,10 @@ uint32_t trace_segments_pool(const struct trace_segments *segments, size_t event
 
 /* What an event that comes next in the trace says of the program. */
 struct trace_given {
-    bool trimmed;       /* it empties the cache here, on its own account */
-    uint32_t pool_ends; /* a private pool of snapshot.pools gives memory back, from which nothing is
-                           allocated any more; or 0 */
+    bool trimmed; /* it empties the cache here, on its own account */
+    /* A private pool of snapshot.pools gives memory back, from which nothing is allocated any
+     * more; or 0. */
+    uint32_t pool_ends;
 };
 struct trace_given trace_segments_next(struct trace_segments *segments, size_t event);
 

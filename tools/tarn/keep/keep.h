@@ -30,9 +30,10 @@ struct kept_pool {
     char driver[12], device[52];
     uint32_t slot; /* no other pool has it */
     bool is_over;  /* it has no segments and no layout; something of it lingers */
-    int record;    /* a file with the owner's description of the pool, without its segments; -1: no
-                      service manager holds it */
-    int file;      /* of its layout */
+    /* A file with the owner's description of the pool, without its segments; -1: no service
+     * manager holds it. */
+    int record;
+    int file; /* of its layout */
     struct layout *layout;
     struct keep_segment segments[KEEP_SEGMENTS_MOST];
     int files[KEEP_SEGMENTS_MOST]; /* of the segments */
@@ -51,20 +52,22 @@ struct kept_pool {
 
     /* Its group of `tarn run` (keep_group.c). */
     struct keep_group *group; /* NULL: it counts in none */
-    unsigned row;             /* the device's row in the group; BOOK_DEVICES: the group has no row
-                                 for it */
-    unsigned claim;           /* one more than the slot of the process that counts the pool; 0: the
-                                 owner does */
-    uint64_t claimed;         /* identifies that process in the slot */
+    /* The device's row in the group; BOOK_DEVICES: the group has no row for it. */
+    unsigned row;
+    /* One more than the slot of the process that counts the pool; 0: the owner does. */
+    unsigned claim;
+    uint64_t claimed; /* identifies that process in the slot */
 
     /* The process that has it, or had it last. */
     struct keep_peer *peer; /* the process's connection; NULL: it is closed */
     pid_t process;
-    int ended; /* pidfd of the process, which is ready after its end; -1: no process had the pool,
-                  or the last one has returned it */
-    int held;  /* one end of a pipe; the process and each of its children hold the other end open.
-                  The process creates the pipe before it asks for a pool, so a child that it forked
-                  earlier holds it too. -1 when `ended` is -1 */
+    /* Pidfd of the process, which is ready after its end; -1: no process had the pool, or the
+     * last one has returned it. */
+    int ended;
+    /* One end of a pipe; the process and each of its children hold the other end open. The
+     * process creates the pipe before it asks for a pool, so a child that it forked earlier
+     * holds it too. -1 when `ended` is -1. */
+    int held;
 };
 
 /* Answers a request. Files that it keeps are set to -1 in `files`. False: the connection is to be

@@ -14,11 +14,11 @@ enum { BOOKS_MOST = 512 };
 /* The book of a process. The process can write anything into it at any time, so only books_read()
  * reads it. */
 struct opened_book {
-    struct book
-        *book; /* a copy: its counts fit its lists, its texts end and have no control characters;
-                  figures may be any */
-    int file;  /* the process's */
-    char *log; /* the path of its log; the file may be missing */
+    /* A copy: its counts fit its lists, its texts end and have no control characters; figures
+     * may be any. */
+    struct book *book;
+    int file;                            /* the process's */
+    char *log;                           /* the path of its log; the file may be missing */
     uint64_t least_unseen[BOOK_DEVICES]; /* bytes; UINT64_MAX: never sampled */
     uint64_t last_unseen[BOOK_DEVICES];
 };

@@ -101,9 +101,9 @@ enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 300
 /* What a run has while it lasts. */
 struct run {
     char folder[PATH_MAX]; /* empty: none */
-    int held;              /* the folder, open and locked, so that systemd-tmpfiles leaves it
-                              alone */
-    unsigned shims;        /* which kinds of shims it has: bits */
+    /* The folder, open and locked, so that systemd-tmpfiles leaves it alone. */
+    int held;
+    unsigned shims; /* which kinds of shims it has: bits */
     struct books books;
     struct group_file group;
     bool limited;

@@ -15,8 +15,8 @@
 
 struct packing_block {
     uint64_t size, offset; /* bytes; the offset is the result */
-    uint32_t start, end;   /* it lives from moment `start` on and is gone at moment `end`, which is
-                              later */
+    /* It lives from moment `start` on and is gone at moment `end`, which is later. */
+    uint32_t start, end;
 };
 
 struct packing_result {

@@ -679,11 +679,8 @@ enum packing_answer packing_search_run(struct packing_search *search, uint64_t h
 
 /* Beams ---------------------------------------------------------------------------------------- */
 
-enum {
-    BRANCHES = 7,
-    CHILDREN = 2
-}; /* candidates of one node that are tried, and how many of them
-      may be kept */
+#define BRANCHES 7 /* candidates of one node that are tried */
+#define CHILDREN 2 /* the most of these that are kept */
 
 static bool create_beam(struct packing_search *search, uint32_t width)
 {

@@ -20,12 +20,12 @@
 /* PyTorch's settings that say where memory comes from; by their names in
  * PYTORCH_CUDA_ALLOC_CONF. */
 struct c10_policy {
-    bool expandable;                   /* expandable_segments */
-    uint64_t max_split;                /* bytes: max_split_size_mb; UINT64_MAX for none */
-    uint64_t max_non_split_rounding;   /* bytes */
-    uint64_t large_segment;            /* bytes */
-    double collect_above;              /* part of the device: garbage_collection_threshold; 0 for
-                                          never */
+    bool expandable;                 /* expandable_segments */
+    uint64_t max_split;              /* bytes: max_split_size_mb; UINT64_MAX for none */
+    uint64_t max_non_split_rounding; /* bytes */
+    uint64_t large_segment;          /* bytes */
+    /* Part of the device: garbage_collection_threshold; 0 for never. */
+    double collect_above;
     uint32_t divisions[C10_DIVISIONS]; /* roundup_power2_divisions; 0 for none */
 };
 

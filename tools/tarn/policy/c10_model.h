@@ -60,8 +60,8 @@ struct model {
     uint64_t memory, reserved, requested, next_address; /* bytes; requested: by live blocks */
     /* the current allocation has raised the peak of `reserved` */
     bool peaked;
-    bool until_oom; /* the first allocation without room ends
-                                                           the run */
+    /* The first allocation without room ends the run. */
+    bool until_oom;
     /* the current event; UINT32_MAX before the trace */
     uint32_t event;
     uint64_t random;

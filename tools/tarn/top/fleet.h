@@ -18,10 +18,10 @@ struct fleet_device {
     char uuid[48], pci[24], name[64];
     uint64_t total, used; /* bytes; used: by anybody, SURVEY_UNKNOWN where nobody says */
     uint64_t reserved;    /* by all processes of the list */
-    uint64_t rest;        /* bytes that these processes have besides, by NVML; SURVEY_UNKNOWN: NVML
-                             does not say */
-    bool monitored;       /* total and used are NVML's figures, not a process's */
-    uint64_t said_ns;     /* otherwise the time at which that process took the figures */
+    /* Bytes that these processes have besides, by NVML; SURVEY_UNKNOWN: NVML does not say. */
+    uint64_t rest;
+    bool monitored;   /* total and used are NVML's figures, not a process's */
+    uint64_t said_ns; /* otherwise the time at which that process took the figures */
 };
 
 /* What a process has of a device. */
@@ -50,9 +50,9 @@ struct fleet {
     struct fleet_kept *kept;
     size_t kept_count;
     struct fleet_device *devices;
-    struct fleet_share
-        *shares; /* one for each process and device in use; for a process that uses none, one whose
-                    `of` is NULL */
+    /* One for each process and device in use; for a process that uses none, one whose `of` is
+     * NULL. */
+    struct fleet_share *shares;
     size_t device_count, share_count;
 };
 

@@ -49,9 +49,8 @@ bool top_read_newer(int file, const struct top_reading *before, struct top_readi
 struct top_list {
     struct top_entry {
         char path[4096];
-        char number
-            [32]; /* the number of the process, with the rest of the page's name; unique in this
-                     list */
+        /* The number of the process, with the rest of the page's name; unique in this list. */
+        char number[32];
         struct page_head head;
         struct top_reading *reading; /* NULL: nothing was written yet */
         uint64_t reserved;           /* bytes, of all devices */
@@ -59,8 +58,8 @@ struct top_list {
         bool foreign; /* another user's: nothing but the path is known */
     } * entries;
     size_t count, foreign;
-    size_t left_out; /* pages that were not looked at: beyond the most of their user, or after the
-                        most of time */
+    /* Pages that were not looked at: beyond the most of their user, or after the most of time. */
+    size_t left_out;
 };
 
 /* Bounds of a list. Other users can put any number of pages where pages are looked for, and can

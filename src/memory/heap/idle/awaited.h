@@ -30,8 +30,9 @@ struct awaits {
     struct awaited own;        /* of the heap's own batches */
     struct awaited_tree *tree; /* of the arena or of the heap's store; NULL: it awaits none */
     size_t waits;              /* that it has added to `tree->waits` */
-    bool kept;                 /* marks are kept, here or in queues, until awaited_release_locked().
-                                  They may be awaited no more */
+    /* Marks are kept, here or in queues, until awaited_release_locked(). They may be awaited no
+     * more. */
+    bool kept;
 };
 
 /* Takes a heap that has something to give, but nothing now, from the givers, until one of its marks

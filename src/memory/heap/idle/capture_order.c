@@ -20,14 +20,14 @@ struct tips {
 
 struct capture_order {
     uint64_t capture;
-    bool given_up;          /* nothing can be found out in this capture */
-    struct tips tips, next; /* the stream's last nodes that `nodes` was built from; and its last
-                               nodes now */
-    unsigned count, room;   /* room: 0 or a power of two */
-    uint32_t walk;          /* the number of the last walk */
-    driver_node *nodes;     /* in the order in which they were found */
-    uint32_t *met;          /* per node: the last walk that met it */
-    uint32_t *places;       /* 2 * room: 1 + an index of `nodes`, by hash; 0: free */
+    bool given_up; /* nothing can be found out in this capture */
+    /* The stream's last nodes that `nodes` was built from; and its last nodes now. */
+    struct tips tips, next;
+    unsigned count, room; /* room: 0 or a power of two */
+    uint32_t walk;        /* the number of the last walk */
+    driver_node *nodes;   /* in the order in which they were found */
+    uint32_t *met;        /* per node: the last walk that met it */
+    uint32_t *places;     /* 2 * room: 1 + an index of `nodes`, by hash; 0: free */
 };
 
 static struct object_pool points = OBJECT_POOL(struct point);

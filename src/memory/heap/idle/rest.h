@@ -23,10 +23,11 @@ struct heap;
 struct rest {
     uint64_t looked; /* ns of a monotonic clock: the last look */
     uint64_t batch;  /* the batch that was open at the last look; 0: there was none */
-    uintptr_t grown_start, grown_end; /* contains all that the heap has grown by since memory last
-                                         went; both 0: nothing */
-    bool wants_mark; /* memory that has rested, or blocks that wait, need a mark, which a thread of
-                        the program records */
+    /* Contains all that the heap has grown by since memory last went; both 0: nothing. */
+    uintptr_t grown_start, grown_end;
+    /* Memory that has rested, or blocks that wait, need a mark, which a thread of the program
+     * records. */
+    bool wants_mark;
 };
 
 /* A look: blocks whose uses have ended, parked blocks and empty slabs of threads become free spans

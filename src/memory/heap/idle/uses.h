@@ -24,24 +24,27 @@ struct use {
     struct tree_node by_stream; /* in the tree of the block's uses; not for a caller's event */
     struct stream *stream;      /* NULL: the use is a caller's event, already in `mark` */
     unsigned incarnation;
-    struct mark *mark;   /* recorded when the block is freed; NULL before, and while recording
-                            fails */
-    bool marked;         /* `mark` is recorded, or NULL because it has finished. The mark of the
-                            stream's retirement may replace it */
-    uint64_t capture;    /* the one capture in which the stream used the block; 0: none, or it used
-                            the block elsewhere too */
-    struct point *point; /* the stream's position in the capture when the block was freed; NULL:
-                            unknown */
-    struct debug_block *watch; /* first use: debug mode checks the block before it is free;
-                                  otherwise NULL */
-    struct referred *referred; /* not NULL: no stream's use, but the note that graphs refer to the
-                                  block (pool/referred.h). It leaves the list when the block ends */
+    /* Recorded when the block is freed; NULL before, and while recording fails. */
+    struct mark *mark;
+    /* `mark` is recorded, or NULL because it has finished. The mark of the stream's retirement
+     * may replace it. */
+    bool marked;
+    /* The one capture in which the stream used the block; 0: none, or it used the block
+     * elsewhere too. */
+    uint64_t capture;
+    /* The stream's position in the capture when the block was freed; NULL: unknown. */
+    struct point *point;
+    /* First use: debug mode checks the block before it is free; otherwise NULL. */
+    struct debug_block *watch;
+    /* Not NULL: no stream's use, but the note that graphs refer to the block (pool/referred.h).
+     * It leaves the list when the block ends. */
+    struct referred *referred;
 
     struct use_queue *queue;     /* NULL: the use belongs to no heap (uses_sum_locked()) */
     struct use *earlier, *later; /* pending: neighbours in the queue */
     struct use *first;           /* pending: the first use of the block; otherwise NULL */
-    uint64_t number;             /* pending: the block's number, in the order in which the heap's
-                                    blocks began to wait */
+    /* Pending: the block's number, in the order in which the heap's blocks began to wait. */
+    uint64_t number;
 
     /* Only in the first use of a block. */
     struct tree streams; /* the block's uses by stream */
@@ -72,8 +75,8 @@ struct use_queue {
     struct tree_node by_stream; /* in the heap's tree */
     struct stream *stream;
     unsigned incarnation;
-    bool events;              /* its uses are callers' events, recorded before the free; in the
-                                 order of recording */
+    /* Its uses are callers' events, recorded before the free; in the order of recording. */
+    bool events;
     struct waiting *waiting;  /* of the heap */
     size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */

@@ -62,8 +62,8 @@ void heap_collect(struct heap *heap);
 /* Marks that hold memory of some heaps back, the first MARKS_MOST that are found. The caller waits
  * until any of them has ended. All zero at first. */
 struct wait_any {
-    struct mark *marks[MARKS_MOST], *whole; /* `whole`: one that needs a wait for the whole
-                                               device */
+    /* `whole`: one that needs a wait for the whole device. */
+    struct mark *marks[MARKS_MOST], *whole;
     size_t count;
     bool ended; /* some work has ended already: no wait is needed */
 };

@@ -29,10 +29,10 @@ struct report_file {
     struct analysis *analyses;
     size_t count;
     struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
-    const char *not_searched;    /* "has several streams": why it searched no smallest devices;
-                                    NULL: it did, or nobody asked */
-    bool least_left_out; /* the advice needs the smallest devices, and they were not searched
-                                    because that takes long */
+    /* "has several streams": why it searched no smallest devices; NULL: it did, or nobody asked. */
+    const char *not_searched;
+    /* The advice needs the smallest devices, and they were not searched because that takes long. */
+    bool least_left_out;
 };
 
 /* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is
@@ -45,12 +45,14 @@ void report_file_finish(struct report_file *file);
 /* What PyTorch's two policies and tarn would take for the same trace, in this order. */
 enum { REPORT_POLICIES = 3 };
 struct report_what_if {
-    bool ran;  /* the replay itself went well */
-    bool fits; /* the replay ran to its end, with the requests that failed in the recording; if not,
-                  the figures mean nothing */
+    bool ran; /* the replay itself went well */
+    /* The replay ran to its end, with the requests that failed in the recording; if not, the
+     * figures mean nothing. */
+    bool fits;
     uint64_t tried,
-        denied;         /* requests that failed in the recording: on a device of that size; those
-                           that failed here too */
+        /* Requests that failed in the recording: on a device of that size; those that failed
+         * here too. */
+        denied;
     uint64_t reserved;  /* bytes, at most */
     uint64_t least;     /* bytes: the smallest device; 0: not searched */
     uint64_t driver_ns; /* the driver's, by cost table C */

@@ -37,12 +37,12 @@ static const struct {
 struct pickle_node {
     void *items; /* pickle_value of a list, struct pickle_place of a dict */
     size_t count, capacity;
-    uint64_t run;             /* a list: so many further items, the records of the next numbers
-                                 after the last one's */
-    uint64_t dropped;         /* items of a list that were not kept */
-    uint64_t offset;          /* in the stream, of the opcode that made it */
-    size_t memo;              /* the last memo entry that was given it; while free, the next free
-                                 node */
+    /* A list: so many further items, the records of the next numbers after the last one's. */
+    uint64_t run;
+    uint64_t dropped; /* items of a list that were not kept */
+    uint64_t offset;  /* in the stream, of the opcode that made it */
+    /* The last memo entry that was given it; while free, the next free node. */
+    size_t memo;
     pickle_value replacement; /* of a sealed node: what stands for it, itself or less */
     uint8_t depth;            /* 1 + the deepest of what it keeps */
     bool sealed;

@@ -17,8 +17,8 @@ struct steps {
     uint64_t *firsts; /* the first position of each chunk, ascending; the first is 0 */
     struct steps_chunk **chunks;
     size_t chunk_count, chunk_capacity;
-    size_t last_chunk, last_index; /* where the last search ended: the next one is often for the
-                                      same position */
+    /* Where the last search ended: the next one is often for the same position. */
+    size_t last_chunk, last_index;
 };
 
 /* False when memory is short. */
