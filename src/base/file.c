@@ -79,20 +79,6 @@ bool file_read_at(int file, void *to, size_t size, off_t offset)
     return true;
 }
 
-bool file_write(int file, const void *data, size_t size)
-{
-    for (const char *at = data; size;) {
-        ssize_t written = write(file, at, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return false;
-        at += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
 bool file_may_be_replaced(const char *path)
 {
     static const char magic[] = "/proc/";

@@ -5,9 +5,11 @@
 #ifndef TARN_BASE_FILE_H
 #define TARN_BASE_FILE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 /* The least descriptor of a file of tarn. If a program has closed a standard stream, the system
  * would give tarn's file that number, and messages of the program would go into device memory, or
@@ -33,7 +35,19 @@ void file_close(int file);
 bool file_read_at(int file, void *to, size_t size, off_t offset);
 
 /* Writes all of it. False with errno; then a part may have been written. */
-bool file_write(int file, const void *data, size_t size);
+static inline bool file_write(int file, const void *data, size_t size)
+{
+    for (const char *at = data; size;) {
+        ssize_t written = write(file, at, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return false;
+        at += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
 
 /* Whether a file of tarn may replace what a path names: nothing, or a regular file. A link into
  * /proc is never replaced: as root, a program could replace /dev/stdout for the whole machine. */
