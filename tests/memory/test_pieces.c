@@ -60,6 +60,20 @@ static void pieces_get_smaller_as_the_device_fills(void **state)
     OK(tarn_device_limit_set(0, LIMIT));
 }
 
+/* Of a quarter that is left, 32 MiB would be in proportion. */
+static void pieces_shrink_with_the_square_of_what_is_left(void **state)
+{
+    (void)state;
+    OK(tarn_device_limit_set(0, MEMORY));
+    uint64_t pieces = 0;
+    void *filling = alloc_on(own, 120 * GIB), *block = alloc_new(120 * MIB, &pieces);
+    CHECK(pieces == 15);
+    OK(tarn_free(block));
+    OK(tarn_free(filling));
+    nothing_is_left(0);
+    OK(tarn_device_limit_set(0, LIMIT));
+}
+
 /* On a device that is nearly empty, 256 MiB and more are one piece, until a 32nd of the heap's
  * memory has been freed. */
 static void a_large_block_is_one_piece_while_blocks_stay(void **state)
@@ -250,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_get_smaller_as_the_device_fills),
+        cmocka_unit_test(pieces_shrink_with_the_square_of_what_is_left),
         cmocka_unit_test(a_large_block_is_one_piece_while_blocks_stay),
         cmocka_unit_test(a_piece_is_a_small_part_of_what_is_reserved),
         cmocka_unit_test(pieces_are_smaller_where_much_is_free_in_parts),
