@@ -6,6 +6,7 @@
 #include "memory/range/range.h"
 #include "memory/release_test.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <tarn/observe.h>
@@ -323,6 +324,32 @@ static void plain_segments_stay(void)
     nothing_is_left(0);
 }
 
+/* ---- Its thread ---- */
+
+static unsigned threads(void)
+{
+    unsigned count = 0;
+    DIR *found = opendir("/proc/self/task");
+    CHECK(found);
+    while (readdir(found))
+        count++;
+    CHECK(closedir(found) == 0);
+    return count;
+}
+
+/* Settings may come before the devices are known, when it could look at none. */
+static void its_thread_starts_after_the_devices(void)
+{
+    unsigned before = threads();
+    OK(tarn_configuration_set("idle_release:86400000"));
+    CHECK(threads() == before);
+    begin();
+    use(8 * MIB);
+    CHECK(threads() > before);
+    rest();
+    nothing_is_left(0);
+}
+
 /* ---- Which pools ---- */
 
 static size_t left_of(tarn_pool_options options)
@@ -504,6 +531,7 @@ int main(void)
         CHILD_TEST(unmapped_pieces_go),
         CHILD_TEST(unmapped_pieces_of_two_devices_wait_for_their_time),
         CHILD_TEST(plain_segments_stay),
+        CHILD_TEST(its_thread_starts_after_the_devices),
         CHILD_TEST(a_pool_has_its_own_time),
         CHILD_TEST(some_pools_take_no_part),
         CHILD_TEST(a_time_counts_from_the_last_look),
