@@ -7,6 +7,7 @@
 
 #include "base/pages.h"
 #include "memory/malloc.h"
+#include "memory/pool/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -358,6 +359,26 @@ static tarn_stream adopt(void *native)
     return adopted;
 }
 
+static struct heap *heap_now(tarn_stream stream)
+{
+    struct stream *found = NULL;
+    OK(stream_find(stream, 0, &found));
+    return heap_if_used(&pool_of_public(pool)->store, found);
+}
+
+/* Has every unused heap used, so that the next new one is what is retired next. */
+static unsigned use_all_heaps(tarn_stream users[], unsigned most)
+{
+    unsigned count = 0;
+    for (void *block; arena_if_used(0)->heaps.unused_first; count++) {
+        CHECK(count < most);
+        users[count] = adopt(native_made(0));
+        OK(tarn_pool_alloc(pool, users[count], 512, &block));
+        OK(tarn_free(block));
+    }
+    return count;
+}
+
 /* The heap of a stream that was retired serves another one next: the memory is the pool's and the
  * heap's still, but not the stream's. */
 static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
@@ -365,6 +386,7 @@ static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
     (void)unused;
     tarn_checkpoint *checkpoint = NULL;
     void *block = NULL, *next = NULL;
+    tarn_stream users[64];
     begin();
     for (int again = 0; again < 2; again++) {
         void *native = native_made(0);
@@ -374,6 +396,8 @@ static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
         OK(tarn_pool_alloc(pool, first, 3 * MIB, &block));
         OK(tarn_pool_checkpoint(pool, &checkpoint));
         OK(tarn_free(block));
+        unsigned count = use_all_heaps(users, 64);
+        const struct heap *heap = heap_now(first);
         OK(tarn_stream_retire(first));
         GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
         OK(tarn_pool_trim(pool, 0));
@@ -381,7 +405,7 @@ static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
             second = adopt(native);
         CHECK(second != first);
         OK(tarn_pool_alloc(pool, second, 3 * MIB, &next));
-        CHECK(next == block); /* nor else */
+        CHECK(next == block && heap_now(second) == heap); /* nor else */
         GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
         CHECK(strstr(tarn_last_error(), "stream"));
         CHECK(info_of(next).stream == second);
@@ -389,6 +413,8 @@ static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
         GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
         GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
         OK(tarn_stream_retire(second));
+        while (count > 0)
+            OK(tarn_stream_retire(users[--count]));
         OK(tarn_checkpoint_destroy(checkpoint));
         OK(tarn_pool_trim(pool, 0));
     }
