@@ -59,11 +59,14 @@ static void late(void)
     CHECK(cu.cuStreamSynchronize(S) == CU_OK && cu.cuFakeLive() == 0 && cu.cuFakeDisorder() == 0);
 }
 
+/* Of a size that no thread keeps for itself. */
+#define SHARED_SIZE (512 << 10)
+
 static void *default_of_thread(void *argument)
 {
     cu_address *block = argument;
     CHECK(cu.cuCtxSetCurrent(primary) == CU_OK &&
-          cu.cuMemAllocAsync_ptsz(block, 4096, NULL) == CU_OK);
+          cu.cuMemAllocAsync_ptsz(block, SHARED_SIZE, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync_ptsz(*block, NULL) == CU_OK);
     return NULL;
 }
@@ -84,10 +87,12 @@ static void defaults(void)
     CHECK(cu.cuMemAllocAsync_ptsz(&other, 4096, LEGACY) == CU_OK && other == block);
     /* In another one's order */
     CHECK(cu.cuMemFreeAsync_ptsz(other, NULL) == CU_OK && !comes_again(other, NULL));
+    cu_address own = take(SHARED_SIZE, PER_THREAD);
+    CHECK(cu.cuMemFreeAsync(own, PER_THREAD) == CU_OK);
     CHECK(pthread_create(&thread, NULL, default_of_thread, &other) == 0 &&
           pthread_join(thread, NULL) == 0);
-    CHECK(other != again && cu.cuMemAllocFromPoolAsync_ptsz(&other, 4096, first, NULL) == CU_OK &&
-          other == again);
+    CHECK(other != own && take(SHARED_SIZE, PER_THREAD) == own);
+    CHECK(cu.cuMemAllocFromPoolAsync_ptsz(&other, 4096, first, NULL) == CU_OK && other == again);
     CHECK(cu.cuMemFreeAsync(other, NULL) == CU_OK && take(4096, PER_THREAD) != other);
     CHECK(cu.cuFakeDisorder() == 0);
 }
@@ -103,9 +108,9 @@ static void thread_ends(void)
           pthread_join(thread, NULL) == 0);
     unsigned before = cu.cuFakeLive();
     cu.cuFakeFinish();
-    CHECK(take(4096, S) != block && cu.cuFakeLive() == before + 1);
+    CHECK(take(SHARED_SIZE, S) != block && cu.cuFakeLive() == before + 1);
     CHECK(cu.cuCtxSynchronize() == CU_OK);
-    CHECK(take(4096, T) == block && cu.cuFakeLive() == before + 1);
+    CHECK(take(SHARED_SIZE, T) == block && cu.cuFakeLive() == before + 1);
 }
 
 /* Streams end, with blocks that live on and work that is not done; another may come with the same
