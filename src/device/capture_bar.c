@@ -61,6 +61,13 @@ static bool has_context(struct device *device)
     return active;
 }
 
+/* Stream lock. */
+static bool can_be_asked(const struct stream *stream)
+{
+    struct device *device = device_at(stream->device);
+    return !atomic_load(&device->lost) && (stream != device->legacy || has_context(device));
+}
+
 /* The stream's lock is held meanwhile, because another thread may retire the stream and then
  * destroy it. Two streams count as showing no capture: one that was destroyed without a retirement,
  * and one of a lost device, so that the walk goes on to the streams of other devices. */
@@ -68,12 +75,10 @@ tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, con
 {
     tarn_status status = TARN_OK;
     struct error_before before;
-    struct device *device = device_at(stream->device);
-    if (atomic_load(&device->lost) || (stream == device->legacy && !has_context(device)))
-        return TARN_OK;
     error_attempt_begin(&before);
     mutex_lock(&stream->lock);
-    if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation)
+    if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation &&
+        can_be_asked(stream))
         status = stream_refuse_capture(stream, what);
     mutex_unlock(&stream->lock);
     if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT ||

@@ -9,8 +9,10 @@
 #include "driver/driver.h"
 #include "memory/pool/contents.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <tarn/sleep.h>
@@ -317,6 +319,51 @@ static void without_host_memory_nothing_is_lost(void **state)
     }
 }
 
+/* A stream comes and goes, and leaves a heap that nobody uses to the next one. */
+static void pass_by(tarn_pool *of, void *native)
+{
+    tarn_stream passing;
+    void *block;
+    OK(tarn_stream_adopt(0, native, &passing));
+    OK(tarn_pool_alloc(of, passing, MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_stream_retire(passing));
+    OK(tarn_pool_trim(of, 0));
+}
+
+static atomic_bool enough;
+
+static void *pass_by_until_enough(void *other)
+{
+    void *native = native_made(0);
+    while (!atomic_load_explicit(&enough, memory_order_relaxed))
+        pass_by(other, native);
+    return NULL;
+}
+
+/* Heaps of the pool may become another's meanwhile, as the thread sanitizer can tell. */
+static void heaps_are_reused_beside_suspends_and_resumes(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    tarn_pool *pool = NULL, *other = NULL;
+    void *native = native_made(0);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_create(NULL, &other));
+    atomic_store(&enough, false);
+    CHECK(pthread_create(&thread, NULL, pass_by_until_enough, other) == 0);
+    for (int i = 0; i < 300; i++) {
+        pass_by(pool, native);
+        OK(tarn_pool_suspend(pool, false));
+        OK(tarn_pool_resume(pool));
+    }
+    atomic_store(&enough, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(tarn_pool_release(other));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -336,6 +383,7 @@ int main(void)
         cmocka_unit_test(the_limit_of_the_device_holds_and_not_that_of_the_pool),
         cmocka_unit_test(a_failure_says_what_is_needed_and_who_has_it),
         cmocka_unit_test(without_host_memory_nothing_is_lost),
+        cmocka_unit_test(heaps_are_reused_beside_suspends_and_resumes),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -663,9 +663,8 @@ static void caches_are_open_afterwards(void **state)
 
 /* Threads that allocate find the memory of a resume, as the thread sanitizer can tell. */
 #define USERS 2
-#define OTHERS \
-    12 /* heaps that a resume opens before that of the threads: so long they may be
-          early */
+/* Heaps that a resume opens before that of the threads: so long they may be early. */
+#define OTHERS 12
 #define HELD 6
 static atomic_bool enough;
 static atomic_uint served;

@@ -254,16 +254,17 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span,
 
 /* Goes from the end of each run to its start, because the spans behind a range that leaves get
  * another run. */
-static tarn_status heap_give_up_free(struct heap *heap, struct contents *contents)
+static tarn_status heap_give_up_free(struct heap *heap, const struct store *store,
+                                     struct contents *contents)
 {
     tarn_status status = TARN_OK;
-    if (is_kept(heap->store)) {
+    if (is_kept(store)) {
         segments_drop_absent(heap);
         return TARN_OK;
     }
     heap_collect(heap);
     mutex_lock(&heap->lock);
-    for (int zone = 0; zone < ZONES; zone++)
+    for (int zone = 0; zone < ZONES && heap->store == store; zone++)
         for (struct run *run = heap->zones.of[zone].runs, *next; run; run = next) {
             next = run->next;
             for (struct span *span = run->last, *before; span && !status; span = before) {
@@ -286,7 +287,7 @@ static tarn_status give_up_free(struct pool *pool)
         return TARN_OK;
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
          heap = heap_next_of(store, heap))
-        status = heap_give_up_free(heap, &pool->contents);
+        status = heap_give_up_free(heap, store, &pool->contents);
     return status;
 }
 
@@ -379,12 +380,29 @@ static tarn_status wait_for_users(struct heap *heap)
     return status ? status : waited;
 }
 
+/* The stream of a heap of the store. False: another store has the heap by now, since heaps that
+ * nobody uses are reused. */
+static bool stream_of(struct heap *heap, const struct store *store, struct stream **stream,
+                      unsigned *incarnation)
+{
+    mutex_lock(&heap->lock);
+    bool is_of_store = heap->store == store;
+    *stream = heap->stream;
+    *incarnation = heap->incarnation;
+    mutex_unlock(&heap->lock);
+    return is_of_store;
+}
+
 /* Waits for the work of a heap's stream. For a found stream, waits for the device and sets
  * `waited`. */
-static tarn_status wait_for_stream(struct heap *heap, bool *waited)
+static tarn_status wait_for_stream(struct heap *heap, const struct store *store, bool *waited)
 {
+    struct stream *stream;
+    unsigned incarnation;
     struct mark *mark = NULL;
-    tarn_status status = mark_of_stream(heap->stream, heap->incarnation, &mark);
+    if (!stream_of(heap, store, &stream, &incarnation))
+        return TARN_OK;
+    tarn_status status = mark_of_stream(stream, incarnation, &mark);
     if (!status && mark) {
         bool is_of_device = mark_is_of_device(mark);
         status = mark_wait(mark);
@@ -409,7 +427,7 @@ static tarn_status wait_for_work(struct store *store, bool *waited)
     }
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
          heap = heap_next_of(store, heap)) {
-        status = *waited ? TARN_OK : wait_for_stream(heap, waited);
+        status = *waited ? TARN_OK : wait_for_stream(heap, store, waited);
         if (!status)
             status = wait_for_users(heap);
     }
@@ -420,10 +438,13 @@ static tarn_status wait_for_work(struct store *store, bool *waited)
 static tarn_status refuse_shown(struct store *store)
 {
     tarn_status status = TARN_OK;
+    struct stream *stream;
+    unsigned incarnation;
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
          heap = heap_next_of(store, heap))
-        if (!stream_is_found(heap->stream) && !stream_is_foreign(heap->stream))
-            status = stream_refuse_shown(heap->stream, heap->incarnation, "a suspend");
+        if (stream_of(heap, store, &stream, &incarnation) && !stream_is_found(stream) &&
+            !stream_is_foreign(stream))
+            status = stream_refuse_shown(stream, incarnation, "a suspend");
     return status;
 }
 
