@@ -437,7 +437,8 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_arrays_that_modules_have_are_freed_as_the_interpreter_ends():
-    """CuPy's modules may be empty then: what says its stream, here len(), raises TypeError. Modules of tarn's are empty, too."""
+    """The interpreter empties modules before it frees what is left. So the function that gives CuPy's stream may fail, as len() does here without
+    an argument, and names of tarn's modules may be None."""
     code = """
         import sys, tarn, tarn.cupy
         for module in list(sys.modules.values()):

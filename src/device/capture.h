@@ -114,8 +114,8 @@ void captures_init(void);
 void captures_of_thread_end(struct thread *thread);
 
 /* Waits, at most `ns`, until no known capture is open on the device or, if `count` is not NULL,
- * until it differs from `seen`. Nobody signals that change: it is seen after as long again as the
- * wait has lasted, and within 100 ms. False if the time is over. */
+ * until it differs from `seen`. Nobody signals that change, so it is looked for with growing pauses
+ * of at most 100 ms. False if the time is over. */
 bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count,
                    uint64_t seen);
 

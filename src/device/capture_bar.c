@@ -61,7 +61,7 @@ static bool has_context(struct device *device)
     return active;
 }
 
-/* Stream lock. */
+/* Whether the driver can be asked if a stream captures. Under the stream's lock. */
 static bool can_be_asked(const struct stream *stream)
 {
     struct device *device = device_at(stream->device);

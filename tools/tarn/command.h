@@ -56,8 +56,8 @@ bool command_colours(void);
 /* True if a file may be written to this path. False, after a message, if a device or a pipe is
  * there, which the file would replace. */
 bool command_may_write(const char *name, const char *path);
-/* The same for what is made of a recording. False, after a message, if a recording is there too: it
- * was meant to be read, and cannot be made again. */
+/* The same for a result that is made of recordings. Also false, after a message, if there is a
+ * recording: the user meant to read it, and it cannot be made again. */
 bool command_may_write_result(const char *name, const char *path);
 
 /* True if a folder is there. */

@@ -72,9 +72,9 @@ _late: Deque[Tuple[int, int]] = deque()
 
 
 def give_late(device: int, address: int) -> int:
-    """Frees a block after all work of its device. The wait is refused while a known capture is open there; then the block stays allocated
-    until flush(). An address that is not a block is not noted: by the time of flush() it could be another owner's. Returns the status of
-    such an address, else 0. Nothing is raised, because finalisers call it."""
+    """Frees a block after all work of its device. While a known capture is open there, the device cannot be waited for, and the block stays
+    allocated until flush(). Returns the status of an address that is not a block, otherwise 0. Such an address is not kept for flush(),
+    because another owner could have a block there by then. Raises nothing, because finalisers call it."""
     status: int = lib.tarn_usable_size_get(address, byref(c_size_t()))
     if status not in _NO_BLOCK:
         status = 0

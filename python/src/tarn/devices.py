@@ -308,7 +308,7 @@ def stream_value(stream: StreamLike, device: DeviceLike = None) -> int:
 
 
 def value_for_c(stream: StreamLike) -> int:
-    """The same for a call of C, which looks up the thread's current stream itself. That is the context's only while nothing is open."""
+    """The same for a call of C, which looks up the thread's current stream itself. A `with` that is open here may have another one."""
     return _c.TARN_STREAM_CURRENT if stream is None and guards.is_idle() else stream_value(stream)
 
 

@@ -180,7 +180,7 @@ class Callbacks(threading.local):
 
 
 def close_at_exit(objects: Dict[int, Any]) -> None:
-    """Closes objects whose functions the library calls when the interpreter ends, a subinterpreter too: afterwards a call would end the process."""
+    """Closes objects whose functions the library calls, when the interpreter or subinterpreter ends. A call after that would end the process."""
 
     def close() -> None:
         for each in list(objects.values()):

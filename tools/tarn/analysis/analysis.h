@@ -172,7 +172,7 @@ struct analysis_span {
  * span in which nothing happens has the state from before. False if memory is short. */
 bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans, size_t count);
 
-/* Whether a block is allocated at a moment. */
+/* Whether a block is live at a moment: from its allocation until it is freed. */
 static inline bool analysis_lives(const struct analysis_block *block, uint32_t moment)
 {
     return block->begin <= moment && moment < block->freed;

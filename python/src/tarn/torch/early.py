@@ -32,7 +32,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch by those who would find it anyway. Until it is imported: importlib.util.find_spec() asks too, and imports nothing."""
+    """Has torch found by those who would find it anyway, until it is imported. importlib.util.find_spec() asks too, and imports nothing."""
 
     def find_spec(self, name: str, path: Optional[Sequence[str]], target: Any = None) -> Any:
         if name != "torch":

@@ -162,7 +162,7 @@ class Calls {
     }
 }
 
-// No half of a character of two remains, which no picture can be made of.
+// Does not cut a surrogate pair in two: no picture can be made of a text with half of one.
 function cutText(text, count) {
     return text.length <= count ? text : count > 3 ? text.slice(0, count - 1).replace(/[\ud800-\udbff]$/, "") + "\u2026" : "";
 }

@@ -79,7 +79,7 @@ function element(name, attributes, ...children) {
 
 const byId = id => document.getElementById(id);
 
-// Where a reader has the keyboard on a button, it goes to the button at that place in what is new.
+// Keeps the keyboard focus: if a button had it, the button at that place in the new content gets it.
 function replaceContent(id, ...children) {
     const place = byId(id), buttons = () => [...place.querySelectorAll("button")];
     const at = place.contains(document.activeElement) ? buttons().indexOf(document.activeElement) : -1;
