@@ -2,28 +2,27 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The ends of graphs whose captures have workspaces. The driver reports an end in a thread of its
- * own, where nothing may be called: it is put on a stack, and the next call that looks there frees
- * the workspaces. Owns the stack. */
+ * own, where nothing may be called, so the next call that looks here frees the workspaces. Owns the
+ * inbox of these ends. */
+#include "base/inbox.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "handle/handle.h"
 
 /* A graph whose capture has workspaces. */
 struct graph_end {
-    struct graph_end *next;
+    struct inbox_item ended;
     uint64_t capture;
 };
 
 static struct object_pool graph_ends = OBJECT_POOL(struct graph_end);
-static _Atomic(struct graph_end *) ended; /* a stack of graphs that have ended */
+static struct inbox ended_graphs;
 
 /* Runs in a thread of the driver, so it makes no calls. */
 static void graph_ended(void *argument)
 {
     struct graph_end *end = argument;
-    end->next = atomic_load(&ended);
-    while (!atomic_compare_exchange_weak(&ended, &end->next, end))
-        ;
+    inbox_add(&ended_graphs, &end->ended);
 }
 
 static bool list_has(const struct workspace *at, uint64_t capture)
@@ -73,14 +72,13 @@ void workspaces_of_graph(uint64_t capture, int device, driver_graph graph)
 
 bool workspaces_collect(void)
 {
-    struct graph_end *list =
-        atomic_load_explicit(&ended, memory_order_relaxed) ? atomic_exchange(&ended, NULL) : NULL;
-    bool any = list;
-    while (list) {
-        struct graph_end *next = list->next;
-        workspaces_graph_over(list->capture);
-        object_free(&graph_ends, list);
-        list = next;
+    struct inbox_item *item = inbox_take(&ended_graphs);
+    bool any = item;
+    while (item) {
+        struct graph_end *end = INBOX_ENTRY(item, struct graph_end, ended);
+        item = item->next;
+        workspaces_graph_over(end->capture);
+        object_free(&graph_ends, end);
     }
     return any;
 }

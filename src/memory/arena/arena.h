@@ -15,6 +15,7 @@
 #define TARN_MEMORY_ARENA_H
 
 #include "base/debug_words.h"
+#include "base/inbox.h"
 #include "base/thread/lock.h"
 #include "base/tree.h"
 #include "device/device.h"
@@ -105,8 +106,7 @@ struct store_lists {
     struct store *next, *previous; /* all pools */
     struct tree_node by_id;
     struct store *next_left, *previous_left; /* those left behind */
-    /* In the stack of those without references that are not left behind yet. */
-    struct store *next_ended;
+    struct inbox_item ended;                 /* in `pools.ended`, then in `pools.ended_taken` */
 };
 
 /* The heaps of a store by stream (heap/heaps.c). That of the default pool is empty, because its
@@ -129,10 +129,10 @@ struct store_sets {
     struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
     /* Heaps whose offers a search has set aside, because the store was held (heap/help.c). */
     struct heap_set aside;
-    atomic_bool is_aside;    /* `aside` may have heaps */
-    atomic_bool told;        /* the store is in the arena's stack `sets.told` */
-    struct store *next_told; /* the next in that stack */
-    struct tree summed;      /* heaps with free memory, by their longest free span */
+    atomic_bool is_aside; /* `aside` may have heaps */
+    atomic_bool is_told;  /* the store is in the arena's `sets.told` */
+    struct inbox_item told;
+    struct tree summed; /* heaps with free memory, by their longest free span */
     /* Heaps with free large segments, by the one that has been free the longest. */
     struct tree aged;
     struct heap_sums sums; /* over all its heaps */
@@ -186,10 +186,10 @@ struct arena_pools {
     struct store *left_from;  /* where the next attempt to destroy some begins */
     atomic_uint helpers;      /* those with `use_on_oom` */
 
-    /* `ended`: a stack of pools whose last reference was dropped. `ended_taken`: those that were
-     * taken from the stack under `collecting` (pool.c). */
-    _Atomic(struct store *) ended;
-    struct store *ended_taken;
+    /* `ended`: pools whose last reference was dropped. `ended_taken`: those that were taken from
+     * there under `collecting` (pool.c). */
+    struct inbox ended;
+    struct inbox_item *ended_taken;
     atomic_uint waiting; /* pools without references that are not destroyed yet */
     /* How often a reference to a private pool was dropped: a change means that a pool may have
      * ended. */
@@ -219,9 +219,9 @@ struct arena_sets {
     struct heap_sums sums;           /* over all heaps */
     struct heap_sums common_sums;    /* over those of `common` */
     struct tree offers;              /* what heaps of helping pools could give (heap/help.c) */
-    /* A stack of stores whose last hold has ended. The next search offers their heaps in `aside`
-     * again (heap/help.c). */
-    _Atomic(struct store *) told;
+    /* Stores whose last hold has ended. The next search offers their heaps in `aside` again
+     * (heap/help.c). */
+    struct inbox told;
     uint64_t looks; /* heaps that walks have looked at, for tests */
 };
 

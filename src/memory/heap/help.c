@@ -165,26 +165,23 @@ static void set_aside(struct heap *heap, struct store *store)
 void help_tell(struct store *store)
 {
     struct arena *arena = store->arena;
-    if (!atomic_load(&store->sets.is_aside) || atomic_exchange(&store->sets.told, true))
+    if (!atomic_load(&store->sets.is_aside) || atomic_exchange(&store->sets.is_told, true))
         return;
-    store->sets.next_told = atomic_load(&arena->sets.told);
-    while (!atomic_compare_exchange_weak(&arena->sets.told, &store->sets.next_told, store))
-        ;
+    inbox_add(&arena->sets.told, &store->sets.told);
 }
 
 void help_return_locked(struct arena *arena)
 {
-    struct store *store =
-        atomic_load(&arena->sets.told) ? atomic_exchange(&arena->sets.told, NULL) : NULL;
-    while (store) {
-        struct store *next = store->sets.next_told;
-        atomic_store(&store->sets.told,
-                     false); /* before `holds` is read: an end from now on tells */
+    struct inbox_item *item = inbox_take(&arena->sets.told);
+    while (item) {
+        struct store *store = INBOX_ENTRY(item, struct store, sets.told);
+        item = item->next;
+        /* Before `holds` is read, so that an end from now on tells. */
+        atomic_store(&store->sets.is_told, false);
         mutex_lock(&arena->sets.lock);
         if (!atomic_load(&store->holds))
             put_back(store);
         mutex_unlock(&arena->sets.lock);
-        store = next;
     }
 }
 

@@ -10,6 +10,7 @@
 #ifndef TARN_MEMORY_PINNED_HEAP_H
 #define TARN_MEMORY_PINNED_HEAP_H
 
+#include "base/inbox.h"
 #include "base/thread/lock.h"
 #include "base/tree.h"
 #include "memory/pinned/pinned.h"
@@ -113,9 +114,9 @@ struct pinned_keeper {
     const atomic_uint *holds;
 
     /* Only for a capture's keeper. */
-    struct pinned_keeper *parent;    /* the pool's keeper; NULL: this is a pool's */
-    atomic_uint lasts;               /* 1 until the graph has ended */
-    struct pinned_keeper *next_over; /* after that, in pinned.over */
+    struct pinned_keeper *parent; /* the pool's keeper; NULL: this is a pool's */
+    atomic_uint lasts;            /* 1 until the graph has ended */
+    struct inbox_item over;       /* after that, in pinned.over */
 };
 
 struct pinned_pool {
@@ -150,7 +151,7 @@ struct pinned {
     /* Of pools with freed blocks of graphs, and of captures whose graphs' ends are not reported. */
     struct pinned_keeper *keepers;
     /* Without a lock: keepers of captures whose graphs have ended. */
-    _Atomic(struct pinned_keeper *) over;
+    struct inbox over;
     /* Wholly free segments that go to the driver (pinned_settle()). */
     struct pinned_segment *leaving;
     /* Unused objects, so that cutting and joining need no other lock. */

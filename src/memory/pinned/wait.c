@@ -199,10 +199,11 @@ static bool stays(const struct pinned_keeper *keeper)
  * blocks out of the list. Ends the keepers of captures whose graphs have ended. */
 static void collect_keepers(const struct pinned_keeper *dying)
 {
-    for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over;
-         over = over->next_over)
+    for (struct inbox_item *item = inbox_take(&pinned.over); item; item = item->next) {
+        struct pinned_keeper *over = INBOX_ENTRY(item, struct pinned_keeper, over);
         if (!over->listed)
             pinned_keeper_enter_locked(over);
+    }
     for (struct pinned_keeper **place = &pinned.keepers, *keeper; (keeper = *place);) {
         if (pinned_is_unheld_locked(keeper))
             pinned_unkeep_locked(keeper);
@@ -242,9 +243,7 @@ struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent)
 void pinned_capture_over(struct pinned_keeper *capture)
 {
     atomic_store(&capture->lasts, 0);
-    capture->next_over = atomic_load(&pinned.over);
-    while (!atomic_compare_exchange_weak(&pinned.over, &capture->next_over, capture))
-        ;
+    inbox_add(&pinned.over, &capture->over);
 }
 
 void pinned_capture_leave(struct pinned_keeper *capture)

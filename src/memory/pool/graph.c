@@ -5,6 +5,7 @@
  * a capture has the reference to its pool. For a graph, the driver keeps the reference and reports
  * when the graph has ended. */
 #include "memory/pool/graph.h"
+#include "base/inbox.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/tree.h"
@@ -17,8 +18,8 @@
 /* What a graph holds. It stays in the set until the driver says that the graph has ended. Then the
  * next thread that adds to the set or searches it takes it out. */
 struct graph_hold {
-    struct tree_node node;         /* holds_lock */
-    struct graph_hold *next_ended; /* in `ended_holds` */
+    struct tree_node node;   /* holds_lock */
+    struct inbox_item ended; /* in `ended_holds` */
     driver_graph graph;
     struct pool *pool;
     uint64_t id[2]; /* of the pool */
@@ -27,8 +28,8 @@ struct graph_hold {
 };
 
 static mutex holds_lock = MUTEX_INITIALIZER(LOCK_LEAF);
-static struct tree holds;                        /* holds_lock: by graph, device and pool */
-static _Atomic(struct graph_hold *) ended_holds; /* a stack */
+static struct tree holds; /* holds_lock: by graph, device and pool */
+static struct inbox ended_holds;
 static struct object_pool hold_objects = OBJECT_POOL(struct graph_hold);
 
 #define HOLD_OF(at) TREE_ENTRY(at, struct graph_hold, node)
@@ -54,14 +55,6 @@ static bool is_not_before(const struct tree_node *node, uint64_t hold)
     return compare(HOLD_OF(node), (const struct graph_hold *)(uintptr_t)hold) >= 0;
 }
 
-/* From here on another thread may free it. Takes no lock. */
-static void end(struct graph_hold *hold)
-{
-    hold->next_ended = atomic_load(&ended_holds);
-    while (!atomic_compare_exchange_weak(&ended_holds, &hold->next_ended, hold))
-        ;
-}
-
 /* Runs in a thread of the driver: makes no calls and takes no lock. */
 static void graph_ended(void *argument)
 {
@@ -69,19 +62,18 @@ static void graph_ended(void *argument)
     struct pool *pool = hold->pool;
     if (hold->pinned)
         pinned_capture_over(hold->pinned);
-    end(hold);
+    inbox_add(&ended_holds, &hold->ended);
     pool_hold_end(pool);
 }
 
 static void sweep_locked(void)
 {
-    struct graph_hold *hold =
-        atomic_load(&ended_holds) ? atomic_exchange(&ended_holds, NULL) : NULL;
-    while (hold) {
-        struct graph_hold *next = hold->next_ended;
+    struct inbox_item *item = inbox_take(&ended_holds);
+    while (item) {
+        struct graph_hold *hold = INBOX_ENTRY(item, struct graph_hold, ended);
+        item = item->next;
         tree_remove(&holds, &hold->node);
         object_free(&hold_objects, hold);
-        hold = next;
     }
 }
 
@@ -104,7 +96,7 @@ static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, in
     mutex_unlock(&holds_lock);
     tarn_status status = driver->graph_hold(device, graph, graph_ended, hold);
     if (status) /* the driver will not call graph_ended() */
-        end(hold);
+        inbox_add(&ended_holds, &hold->ended);
     return device_note(device_at(device), status);
 }
 

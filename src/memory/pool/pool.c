@@ -45,10 +45,7 @@ void pool_let_go(struct pool *pool)
         atomic_fetch_sub(&arena->pools.waiting, 1);
         return;
     }
-    struct store *store = &pool->store; /* valid until it is taken from the stack */
-    store->lists.next_ended = atomic_load(&arena->pools.ended);
-    while (!atomic_compare_exchange_weak(&arena->pools.ended, &store->lists.next_ended, store))
-        ;
+    inbox_add(&arena->pools.ended, &pool->store.lists.ended);
 }
 
 bool pool_hold(struct pool *pool)
@@ -307,11 +304,12 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
     bool found = false;
     mutex_lock(&collecting);
     while (!found) {
-        struct store *store = arena->pools.ended_taken ? arena->pools.ended_taken
-                                                       : atomic_exchange(&arena->pools.ended, NULL);
-        if (!store)
+        struct inbox_item *item =
+            arena->pools.ended_taken ? arena->pools.ended_taken : inbox_take(&arena->pools.ended);
+        if (!item)
             break;
-        arena->pools.ended_taken = store->lists.next_ended;
+        arena->pools.ended_taken = item->next;
+        struct store *store = INBOX_ENTRY(item, struct store, lists.ended);
         found = !atomic_load(&store->left_behind); /* a shutdown may have left it behind */
         if (found)
             leave_behind(store);
