@@ -8,6 +8,8 @@
 #ifndef TARN_REPORT_GRAPH_H
 #define TARN_REPORT_GRAPH_H
 
+#include "base/inbox.h"
+#include "base/tree.h"
 #include "memory/pool/referred.h"
 #include "memory/watch/picture.h"
 #include "report/survey.h"
@@ -87,7 +89,8 @@ struct verdicts {
 /* What is remembered of a graph. Once it is listed, only the fields that name a lock and atomic
  * fields change. It ends when the graph and everything made from it have ended. */
 struct remembered {
-    struct remembered *next; /* remembered_lock */
+    struct tree_node by_graph, by_number; /* remembered_lock */
+    struct inbox_item gone;               /* in the inbox of records whose graphs have ended */
     uint64_t number;
     driver_graph graph;
     struct graph_words words; /* their names are `names` */
@@ -100,7 +103,6 @@ struct remembered {
     size_t names_bytes;
     struct site captured;
     atomic_uint uses;         /* checks that read it */
-    bool replaced;            /* remembered_lock: a newer one of its graph is listed */
     atomic_bool ended;        /* the graph is gone */
     struct verdicts verdicts; /* of the check that has taken them */
     bool taken;               /* remembered_lock */

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns what is remembered of graphs. The driver says when a graph is gone; then whoever adds or
- * looks takes its record out. */
+ * looks takes its record out. A graph that is remembered again has several records: the newest one
+ * is that of the graph, and the others are found by their numbers. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -12,9 +13,55 @@
 #include <string.h>
 
 static mutex remembered_lock = MUTEX_INITIALIZER(LOCK_LEAF);
-static struct remembered *all; /* remembered_lock; the newest first */
-static uint64_t numbers;       /* remembered_lock: given so far */
+static struct tree by_graph;  /* remembered_lock; of one graph the oldest first */
+static struct tree by_number; /* remembered_lock */
+static uint64_t numbers;      /* remembered_lock: given so far */
+static struct inbox all_gone; /* records whose graphs have ended; they are in the trees */
 static struct object_pool objects = OBJECT_POOL(struct remembered);
+
+#define BY_GRAPH(at) TREE_ENTRY(at, struct remembered, by_graph)
+#define BY_NUMBER(at) TREE_ENTRY(at, struct remembered, by_number)
+
+static bool graph_before(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct remembered *x = BY_GRAPH(a), *y = BY_GRAPH(b);
+    return x->graph == y->graph ? x->number < y->number : (uintptr_t)x->graph < (uintptr_t)y->graph;
+}
+
+static bool number_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return BY_NUMBER(a)->number < BY_NUMBER(b)->number;
+}
+
+static bool graph_is_above(const struct tree_node *node, uint64_t graph)
+{
+    return (uintptr_t)BY_GRAPH(node)->graph > graph;
+}
+
+static bool number_is_at_least(const struct tree_node *node, uint64_t number)
+{
+    return BY_NUMBER(node)->number >= number;
+}
+
+/* The newest record of a graph; NULL: there is none. */
+static struct remembered *newest_locked(driver_graph graph)
+{
+    struct tree_node *above = tree_find_first(&by_graph, graph_is_above, (uintptr_t)graph),
+                     *at = above ? tree_previous(above) : tree_last(&by_graph);
+    return at && BY_GRAPH(at)->graph == graph ? BY_GRAPH(at) : NULL;
+}
+
+static struct remembered *numbered_locked(uint64_t number)
+{
+    struct tree_node *at = tree_find_first(&by_number, number_is_at_least, number);
+    return at && BY_NUMBER(at)->number == number ? BY_NUMBER(at) : NULL;
+}
+
+static bool is_newest_locked(struct remembered *record)
+{
+    struct tree_node *next = tree_next(&record->by_graph);
+    return !next || BY_GRAPH(next)->graph != record->graph;
+}
 
 static void forget(struct remembered *old)
 {
@@ -33,41 +80,46 @@ static void forget(struct remembered *old)
 /* By the driver, which may have locks. */
 static void graph_ended(void *argument)
 {
-    atomic_store_explicit(&((struct remembered *)argument)->ended, true, memory_order_release);
+    struct remembered *record = argument;
+    atomic_store(&record->ended, true);
+    inbox_add(&all_gone, &record->gone);
 }
 
-/* Takes out what is gone, and gives a list of it, to forget without the lock. */
-static struct remembered *sweep_locked(void)
+/* Takes out what is gone, and returns a list of it, to forget without the lock. What a check still
+ * uses is for a later call. */
+static struct inbox_item *sweep_locked(void)
 {
-    struct remembered *gone = NULL;
-    for (struct remembered **place = &all; *place;) {
-        struct remembered *old = *place;
-        if (!atomic_load_explicit(&old->ended, memory_order_acquire) || atomic_load(&old->uses)) {
-            place = &old->next;
-            continue;
+    struct inbox_item *list = NULL, *item = inbox_take(&all_gone);
+    while (item) {
+        struct inbox_item *next = item->next;
+        struct remembered *record = INBOX_ENTRY(item, struct remembered, gone);
+        if (atomic_load(&record->uses)) {
+            inbox_add(&all_gone, item);
+        } else {
+            tree_remove(&by_graph, &record->by_graph);
+            tree_remove(&by_number, &record->by_number);
+            item->next = list;
+            list = item;
         }
-        *place = old->next;
-        old->next = gone;
-        gone = old;
+        item = next;
     }
-    return gone;
+    return list;
 }
 
-static void forget_all(struct remembered *gone)
+static void forget_all(struct inbox_item *list)
 {
-    while (gone) {
-        struct remembered *next = gone->next;
-        forget(gone);
-        gone = next;
+    while (list) {
+        struct remembered *record = INBOX_ENTRY(list, struct remembered, gone);
+        list = list->next;
+        forget(record);
     }
 }
 
 struct remembered *remembered_use(driver_graph graph, uint64_t number)
 {
     mutex_lock(&remembered_lock);
-    struct remembered *gone = sweep_locked(), *found = all;
-    while (found && (number ? found->number != number : found->graph != graph || found->replaced))
-        found = found->next;
+    struct inbox_item *gone = sweep_locked();
+    struct remembered *found = number ? numbered_locked(number) : newest_locked(graph);
     if (found && atomic_load(&found->ended))
         found = NULL;
     if (found)
@@ -176,30 +228,24 @@ static void sum_up_locked(struct remembered *graph)
     }
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = ((const struct survey_graph *)a)->number,
-             y = ((const struct survey_graph *)b)->number;
-    return x < y ? -1 : x > y;
-}
-
+/* Fills `rows` from the end, with the newest graph first, and moves what it has to the front. */
 size_t remembered_sum_up(struct survey_graph *rows, size_t room)
 {
-    size_t there = 0;
+    size_t there = 0, kept = 0;
     mutex_lock(&remembered_lock);
-    for (struct remembered *graph = all; graph; graph = graph->next) {
-        if (graph->replaced || atomic_load(&graph->ended))
+    for (struct tree_node *at = tree_last(&by_number); at; at = tree_previous(at)) {
+        struct remembered *graph = BY_NUMBER(at);
+        if (!is_newest_locked(graph) || atomic_load(&graph->ended))
             continue;
-        size_t left = there < room ? room - there : 0;
-        size_t count = graph->pool_count < left ? graph->pool_count : left;
-        if (count) {
+        if (kept < room)
             sum_up_locked(graph);
-            memcpy(rows + there, graph->pools, count * sizeof *rows);
-        }
+        for (size_t i = graph->pool_count; i > 0 && kept < room; i--)
+            rows[room - ++kept] = graph->pools[i - 1];
         there += graph->pool_count;
     }
     mutex_unlock(&remembered_lock);
-    qsort(rows, there < room ? there : room, sizeof *rows, by_number);
+    if (kept)
+        memmove(rows, rows + room - kept, kept * sizeof *rows);
     return there;
 }
 
@@ -349,17 +395,27 @@ static tarn_status copy_names(struct remembered *made)
                                 "no host memory for the names of a graph's kernels");
 }
 
-static void list(struct remembered *made)
+/* Lists a record, and has the driver report the end of its graph. On failure it is forgotten.
+ * `number` receives its number. */
+static tarn_status list(struct remembered *made, uint64_t *number)
 {
     mutex_lock(&remembered_lock);
-    for (struct remembered *old = all; old; old = old->next)
-        old->replaced = old->replaced || old->graph == made->graph;
-    struct remembered *gone = sweep_locked();
-    made->number = ++numbers;
-    made->next = all;
-    all = made;
+    struct inbox_item *gone = sweep_locked();
+    *number = made->number = ++numbers;
+    tree_insert_by(&by_graph, &made->by_graph, graph_before);
+    tree_insert_by(&by_number, &made->by_number, number_before);
     mutex_unlock(&remembered_lock);
     forget_all(gone);
+    int device = thread_device();
+    tarn_status status = driver->graph_hold(device, made->graph, graph_ended, made);
+    if (!status)
+        return TARN_OK;
+    graph_ended(made); /* the driver will not */
+    mutex_lock(&remembered_lock);
+    gone = sweep_locked();
+    mutex_unlock(&remembered_lock);
+    forget_all(gone);
+    return device_note(device_at(device), status);
 }
 
 tarn_status remember(driver_graph graph, struct graph_words *words, const struct site *site,
@@ -372,7 +428,6 @@ tarn_status remember(driver_graph graph, struct graph_words *words, const struct
     made->captured = *site;
     made->words = *words;
     *words = (struct graph_words){0};
-    int device = thread_device();
     tarn_status status = copy_names(made);
     if (!status)
         status = note_blocks(made);
@@ -380,14 +435,9 @@ tarn_status remember(driver_graph graph, struct graph_words *words, const struct
         status = note_pools(made);
     if (!status)
         note_origins(made);
-    if (!status)
-        status =
-            device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, made));
     if (status) {
         forget(made);
         return status;
     }
-    list(made);
-    *number = made->number;
-    return TARN_OK;
+    return list(made, number);
 }
