@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Items that threads hand to whoever looks next. Adding takes no lock and makes no call, so a thread
- * of the driver may add, too. Whoever takes gets all items, so no item is in the inbox twice, and
- * one may be freed or added again once it was taken. */
+/* Items that threads hand to whoever looks next. Adding takes no lock and makes no call, so a
+ * thread of the driver may add, too. Whoever takes gets all items. An item may be freed or added
+ * again when it was taken. */
 #ifndef TARN_BASE_INBOX_H
 #define TARN_BASE_INBOX_H
 
