@@ -75,11 +75,12 @@ typedef struct tarn_nccl {
     bool unsupported;    /* NCCL has no windows here: collectives copy */
     bool suspended;      /* by tarn_nccl_suspend() */
     bool asleep;         /* the process sleeps, and its sleeper called that */
-    bool leaves_comm;  /* set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and
-                          resumes the communicator */
-    bool has_graphs;   /* set by the caller: captured graphs contain collectives of the
-                          communicator */
-    bool graphs_ended; /* graphs that contain windows must be captured again */
+    /* Set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and resumes the
+     * communicator. */
+    bool leaves_comm;
+    /* Set by the caller: captured graphs contain collectives of the communicator. */
+    bool has_graphs;
+    bool graphs_ended;    /* graphs that contain windows must be captured again */
     tarn_sleeper sleeper; /* of tarn_nccl_sleeper_add(); 0: none */
 } tarn_nccl;
 

@@ -53,8 +53,8 @@ typedef struct tarn_ort_allocator {
     OrtMemoryInfo *info;
     tarn_pool *pool;
     int device;
-    tarn_stream legacy; /* the device's legacy stream: blocks that were allocated without a stream
-                           belong to it */
+    /* The device's legacy stream: blocks that were allocated without a stream belong to it. */
+    tarn_stream legacy;
 } tarn_ort_allocator;
 
 static inline void *tarn_ort_take(tarn_ort_allocator *allocator, tarn_stream stream, size_t size)

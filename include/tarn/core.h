@@ -34,18 +34,14 @@ extern "C" {
 typedef uint64_t tarn_stream;
 
 #define TARN_STREAM_LEGACY 0ul /* the legacy default stream of the thread's current device */
-#define TARN_STREAM_PER_THREAD \
-    1ul /* the thread's per-thread default stream there; stream.h says
-           what others may do */
-#define TARN_STREAM_CURRENT \
-    2ul /* the thread's current stream there (tarn_stream_set() in
-           stream.h) */
-#define TARN_STREAM_NONE \
-    3ul /* no stream in particular, where a comment names this
-           constant */
-#define TARN_CURRENT_DEVICE \
-    (-1) /* the thread's current device, where a comment names this
-            constant */
+/* The thread's per-thread default stream of that device; stream.h says what others may do. */
+#define TARN_STREAM_PER_THREAD 1ul
+/* The thread's current stream of that device (tarn_stream_set() in stream.h). */
+#define TARN_STREAM_CURRENT 2ul
+/* No stream in particular. Only calls whose comments name this constant take it. */
+#define TARN_STREAM_NONE 3ul
+/* The thread's current device. Only calls whose comments name this constant take it. */
+#define TARN_CURRENT_DEVICE (-1)
 
 /* Returns the value of a native stream (cudaStream_t, hipStream_t), registering it if it is new.
  * Call it for each use of a native stream whose end you do not learn: the value is for that use,

@@ -26,12 +26,12 @@ typedef enum tarn_debug_kind {
     TARN_DEBUG_BAD_FREE,         /* a double free, or a free of what is not a block */
     TARN_DEBUG_RED_ZONE,         /* a write before or behind a block */
     TARN_DEBUG_WRITE_AFTER_FREE, /* a write to a block in quarantine */
-    TARN_DEBUG_CONFLICT,         /* unordered work of two streams on the same memory; host device
-                                    only */
-    TARN_DEBUG_DEVICE,           /* the vendor's current device is not tarn's */
-    TARN_DEBUG_LEAK,             /* live blocks at tarn_shutdown(); one report per call site */
-    TARN_DEBUG_GRAPH             /* a graph that was checked uses memory that is no longer its own;
-                                    one report per block */
+    /* Unordered work of two streams on the same memory; host device only. */
+    TARN_DEBUG_CONFLICT,
+    TARN_DEBUG_DEVICE, /* the vendor's current device is not tarn's */
+    TARN_DEBUG_LEAK,   /* live blocks at tarn_shutdown(); one report per call site */
+    /* A graph that was checked uses memory that is no longer its own; one report per block. */
+    TARN_DEBUG_GRAPH
 } tarn_debug_kind;
 
 /* One report. */
@@ -41,9 +41,9 @@ typedef struct tarn_debug_report {
     int device;           /* the device concerned */
     const void *block;    /* its start, or the freed pointer; NULL if no block is concerned */
     size_t requested;     /* bytes that were requested; for a leak, the sum of its call site */
-    int64_t offset;       /* bytes from the start of the block to the first wrong byte; below 0 for
-                             one before it */
-    const char *text;     /* the whole report, in lines */
+    /* Bytes from the start of the block to the first wrong byte; below 0 for one before it. */
+    int64_t offset;
+    const char *text; /* the whole report, in lines */
 } tarn_debug_report;
 
 /* Sets the function that is called for each report from now on; NULL for none. A thread that calls

@@ -67,8 +67,9 @@ typedef struct tarn_device_properties {
      * limit is what the driver says is free, asked at each growth. A limit that the program or the
      * settings give takes its place. */
     bool paged;
-    int address_bits; /* the process's addresses have so many bits, by the kernel and `ulimit -v`:
-                         47 or 48, or fewer; 0: unknown */
+    /* The process's addresses have so many bits, by the kernel and `ulimit -v`: 47 or 48, or fewer;
+     * 0: unknown. */
+    int address_bits;
 } tarn_device_properties;
 
 /* Returns the number of devices, at least 1 and at most TARN_MAX_DEVICES. They are counted once per

@@ -52,15 +52,16 @@ extern "C" {
 
 /* What lies at an address that a graph has. */
 typedef enum tarn_graph_state {
-    TARN_GRAPH_LIVE,    /* a live block, an import, or a committed page of a range; unless the graph
-                        was remembered, perhaps another one than at the capture */
-    TARN_GRAPH_HELD,    /* memory of a pool that the graph holds: its own, live or not */
-    TARN_GRAPH_FREE,    /* free memory, or memory of a freed block that other streams still use */
-    TARN_GRAPH_OTHERS,  /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
-    TARN_GRAPH_CHANGED, /* another block, import or page than the remembered one, or one where none
-                           was */
-    TARN_GRAPH_UNMAPPED /* addresses of tarn without memory, as those of a suspended pool: a launch
-                           fails */
+    /* A live block, an import, or a committed page of a range; unless the graph was remembered,
+     * perhaps another one than at the capture. */
+    TARN_GRAPH_LIVE,
+    TARN_GRAPH_HELD,   /* memory of a pool that the graph holds: its own, live or not */
+    TARN_GRAPH_FREE,   /* free memory, or memory of a freed block that other streams still use */
+    TARN_GRAPH_OTHERS, /* free memory of a pool that another graph, or a tarn_pool_hold(), holds */
+    /* Another block, import or page than the remembered one, or one where none was. */
+    TARN_GRAPH_CHANGED,
+    /* Addresses of tarn without memory, as those of a suspended pool: a launch fails. */
+    TARN_GRAPH_UNMAPPED
 } tarn_graph_state;
 
 /* How certain it is that this is a fault. */
@@ -86,45 +87,48 @@ typedef struct tarn_graph_reference {
     size_t size;                    /* sizeof(tarn_graph_reference) in the library */
     tarn_graph_state state;         /* what lies there */
     tarn_graph_certainty certainty; /* that it is a fault */
-    size_t node;                    /* the number of the node, from 0, in the driver's order; the
-                                       nodes of an embedded graph, and of the bodies of a
-                                       conditional node, follow the node that has them */
-    unsigned depth;                 /* in how many such graphs the node is; 0: in none */
-    tarn_graph_node_kind kind;      /* of the node */
-    void *native;                   /* the vendor's node */
-    const char *kernel;             /* the kernel's name, which may be mangled; "" if there is none,
-                                       or it is unknown. Valid until the callback returns */
-    unsigned parameter;             /* its index */
-    size_t offset;                  /* bytes from the start of the parameter. If a copy or fill ends
-                                       in other memory than it begins in, it has a second reference,
-                                       to its last byte: the bytes before that byte */
-    size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
-                                       bytes used from `address` on, 0 if unknown */
-    void *address;                  /* the value */
-    void *block;                    /* the block: the remembered one, or else the live one; NULL:
-                                       none is known */
-    size_t requested;               /* bytes of that block, as requested */
-    tarn_tag tag;                   /* of that block */
-    int device;                     /* of the memory; -1: not known */
-    tarn_pool_id pool;              /* of the memory */
-    const char *remembered_at;      /* the call stack of tarn_graph_remember(), or of the end of the
-                                       capture: "attention (model.c:41) < step (train.c:112)"; ""
-                                       where it is not known or this is no finding */
-    const char *freed_at;           /* the same of the free of the remembered block */
-    const char *allocated_at;       /* the same of its allocation, if the trace had its call stack
-                                       when the graph was remembered; else "" */
-    const char *region;             /* the regions that it was allocated in, "step 3/layer 7", if
-                                       the trace knew; else "". All texts are valid until the
-                                       callback returns */
+    /* The number of the node, from 0, in the driver's order; the nodes of an embedded graph, and of
+     * the bodies of a conditional node, follow the node that has them. */
+    size_t node;
+    unsigned depth;            /* in how many such graphs the node is; 0: in none */
+    tarn_graph_node_kind kind; /* of the node */
+    void *native;              /* the vendor's node */
+    /* The kernel's name, which may be mangled; "" if there is none, or it is unknown. Valid until
+     * the callback returns. */
+    const char *kernel;
+    unsigned parameter; /* its index */
+    /* Bytes from the start of the parameter. If a copy or fill ends in other memory than it begins
+     * in, it has a second reference, to its last byte: the bytes before that byte. */
+    size_t offset;
+    /* Of the whole parameter; for other nodes than kernels the bytes used from `address` on, 0 if
+     * unknown. */
+    size_t parameter_bytes;
+    void *address; /* the value */
+    /* The block: the remembered one, or else the live one; NULL: none is known. */
+    void *block;
+    size_t requested;  /* bytes of that block, as requested */
+    tarn_tag tag;      /* of that block */
+    int device;        /* of the memory; -1: not known */
+    tarn_pool_id pool; /* of the memory */
+    /* The call stack of tarn_graph_remember(), or of the end of the capture: "attention
+     * (model.c:41) < step (train.c:112)"; "" where it is not known or this is no finding. */
+    const char *remembered_at;
+    const char *freed_at; /* the same of the free of the remembered block */
+    /* The same of its allocation, if the trace had its call stack when the graph was remembered;
+     * else "". */
+    const char *allocated_at;
+    /* The regions that it was allocated in, "step 3/layer 7", if the trace knew; else "". All texts
+     * are valid until the callback returns. */
+    const char *region;
 } tarn_graph_reference;
 
 /* What a check is to do. */
 typedef struct tarn_graph_options {
-    size_t size;         /* sizeof(tarn_graph_options), set by the caller */
-    bool all;            /* the callback also gets references that are no findings */
-    uint64_t remembered; /* a number of tarn_graph_remember(): checks what was remembered, without a
-                            look at the graph, which may be destroyed while an executable made of it
-                            exists. `graph` is NULL then */
+    size_t size; /* sizeof(tarn_graph_options), set by the caller */
+    bool all;    /* the callback also gets references that are no findings */
+    /* A number of tarn_graph_remember(): checks what was remembered, without a look at the graph,
+     * which may be destroyed while an executable made of it exists. `graph` is NULL then. */
+    uint64_t remembered;
 } tarn_graph_options;
 
 /* The verdict on a graph. */
@@ -142,18 +146,19 @@ typedef struct tarn_graph_summary {
     size_t nodes;                    /* all nodes, those of embedded graphs among them */
     size_t references;               /* addresses in tarn's memory */
     size_t certain, likely, perhaps; /* findings */
-    size_t
-        unproven;  /* addresses in live blocks that may be others than at the capture, as the graph
-                        was not remembered, or in memory of a held pool that was free then. Pools
-                        that the graph holds do not count */
-    size_t unseen; /* the sum of the following, which were not looked at */
-    size_t unseen_host;        /* functions of the host */
-    size_t unseen_kernels;     /* kernels whose parameters the driver does not tell */
-    size_t unseen_updatable;   /* kernels whose parameters the device may change */
-    size_t unseen_conditional; /* conditional nodes whose bodies the driver does not show, as CUDA
-                                  before 13.2 */
-    size_t unseen_other;       /* semaphores and other kinds; what the driver did not tell, as
-                                  older runtimes of HIP of copies */
+    /* Addresses in live blocks that may be others than at the capture, as the graph was not
+     * remembered, or in memory of a held pool that was free then. Pools that the graph holds do not
+     * count. */
+    size_t unproven;
+    size_t unseen;           /* the sum of the following, which were not looked at */
+    size_t unseen_host;      /* functions of the host */
+    size_t unseen_kernels;   /* kernels whose parameters the driver does not tell */
+    size_t unseen_updatable; /* kernels whose parameters the device may change */
+    /* Conditional nodes whose bodies the driver does not show, as CUDA before 13.2. */
+    size_t unseen_conditional;
+    /* Semaphores and other kinds, and nodes of which the driver did not tell enough, as older
+     * runtimes of HIP of copies. */
+    size_t unseen_other;
 } tarn_graph_summary;
 
 /* Checks a vendor's graph, not an executable: a CUgraph, which is a cudaGraph_t, or a hipGraph_t.

@@ -133,18 +133,15 @@ typedef enum tarn_platform {
 } tarn_platform;
 
 /* Flags of a row. */
-#define TARN_LIBRARY_BY_STREAM \
-    1u /* a handle cannot change its stream without a wait:
-          one per stream */
-#define TARN_LIBRARY_CREATE_IN_CAPTURE \
-    2u /* creating a handle is known to be safe while a
-          capture is open */
-#define TARN_LIBRARY_CREATE_TAKES_NUMBER \
-    4u /* create(handle, create_number), like
-          curandCreateGenerator */
-#define TARN_LIBRARY_FAILED_HANDLE_IS_REAL \
-    8u /* what a failed create leaves behind must be
-          destroyed (cuDSS 1.0) */
+/* A handle cannot change its stream without a wait: one per stream. */
+#define TARN_LIBRARY_BY_STREAM 1u
+/* Creating a handle is known to be safe while a capture is open. */
+#define TARN_LIBRARY_CREATE_IN_CAPTURE 2u
+/* The function that creates a handle is called as create(handle, create_number), like
+ * curandCreateGenerator. */
+#define TARN_LIBRARY_CREATE_TAKES_NUMBER 4u
+/* What a failed create leaves behind must be destroyed (cuDSS 1.0). */
+#define TARN_LIBRARY_FAILED_HANDLE_IS_REAL 8u
 
 /* A library that the caller registers. Each function is given by its name, which is looked up in
  * the first of `sonames` that can be opened, or as a pointer, which takes precedence. `create` and
@@ -438,8 +435,8 @@ typedef enum tarn_workspaces {
      * (tarn_stream_find()) may be gone, so tarn does not ask whether it captures: its workspaces
      * are cleared. */
     TARN_WORKSPACES_ALL,
-    TARN_WORKSPACES_OF_STREAM,  /* of `stream`, including those of graphs captured on it, which must
-                                   not run again */
+    /* Of `stream`, including those of graphs captured on it, which must not run again. */
+    TARN_WORKSPACES_OF_STREAM,
     TARN_WORKSPACES_OF_CAPTURE, /* of the graph that `capture` became (tarn_capture_state_get()) */
     TARN_WORKSPACES_OF_POOL     /* of all captures that used `pool` */
 } tarn_workspaces;

@@ -42,8 +42,8 @@ typedef struct tarn_host_configuration {
     size_t size;   /* sizeof(tarn_host_configuration) */
     int devices;   /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */
     size_t memory; /* bytes per device, a multiple of 2 MiB; 0: TARN_HOST_MEMORY, or 16 GiB */
-    size_t maps;   /* mappings allowed in the process; 0: TARN_HOST_MAPS, or vm.max_map_count minus
-                      a reserve */
+    /* Mappings allowed in the process; 0: TARN_HOST_MAPS, or vm.max_map_count minus a reserve. */
+    size_t maps;
 } tarn_host_configuration;
 
 /* Configures the host device instead of the environment, and makes "host" the driver. Call it
@@ -62,25 +62,25 @@ TARN_API const char *tarn_host_call_name(int kind);
  * is counted and costs nothing; a query costs the same whatever it answers. Calls that name no
  * device are counted on device 0. */
 typedef struct tarn_host_ledger {
-    size_t size;                         /* sizeof(tarn_host_ledger), set by the caller */
-    uint64_t created, created_peak;      /* bytes of pieces and plain allocations created and not
-                                            released */
-    uint64_t mapped, mapped_peak;        /* bytes of pieces mapped */
-    uint64_t pieces, mappings, plain;    /* counts of what exists now; imported pieces count as
-                                            mapped only */
-    uint64_t reserved_addresses;         /* bytes of address ranges reserved */
-    uint64_t pinned;                     /* count of ranges of host memory allocated or
-                                            registered */
-    uint64_t pinned_bytes, pinned_peak;  /* bytes of these */
-    uint64_t streams, events;            /* counts of what exists now, without the legacy stream */
-    uint64_t graphs;                     /* count of what exists now on all devices, including open
-                                            captures */
-    uint64_t time_a_ns, time_b_ns;       /* driver time by cost table A and B, waits included */
-    uint64_t time_c_ns;                  /* the same by C; only waits if there is no table C */
-    uint64_t waited_ns;                  /* part of these: waits for work */
-    uint64_t reports;                    /* by the checker */
-    uint64_t failed;                     /* driver calls on all devices that tarn_host_fail_set()
-                                            has made fail since it was last called */
+    size_t size; /* sizeof(tarn_host_ledger), set by the caller */
+    /* Bytes of pieces and plain allocations created and not released. */
+    uint64_t created, created_peak;
+    uint64_t mapped, mapped_peak; /* bytes of pieces mapped */
+    /* Counts of what exists now; imported pieces count as mapped only. */
+    uint64_t pieces, mappings, plain;
+    uint64_t reserved_addresses; /* bytes of address ranges reserved */
+    /* Count of ranges of host memory allocated or registered. */
+    uint64_t pinned;
+    uint64_t pinned_bytes, pinned_peak; /* bytes of these */
+    uint64_t streams, events;           /* counts of what exists now, without the legacy stream */
+    /* Count of what exists now on all devices, including open captures. */
+    uint64_t graphs;
+    uint64_t time_a_ns, time_b_ns; /* driver time by cost table A and B, waits included */
+    uint64_t time_c_ns;            /* the same by C; only waits if there is no table C */
+    uint64_t waited_ns;            /* part of these: waits for work */
+    uint64_t reports;              /* by the checker */
+    /* Driver calls on all devices that have failed because of the last tarn_host_fail_set(). */
+    uint64_t failed;
     uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
 } tarn_host_ledger;
 

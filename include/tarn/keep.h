@@ -63,26 +63,29 @@ typedef struct tarn_keep_options {
     int device;         /* or TARN_CURRENT_DEVICE, as without options */
     const char *socket; /* the owner's; NULL: that of the variable TARN_KEEP */
     tarn_stream stream; /* in whose order adopted blocks are freed and their memory is reused */
-    size_t segment;     /* bytes of a segment, a multiple of 2 MiB; 0: 256 MiB. The owner holds one
-                           file descriptor for each, and at most 1,024. A larger block has a
-                           segment of its own; one of blocks up to 1 MiB has a sixteenth */
-    unsigned wait_ms;   /* how long to wait for the end of the process that has the pool; with
-                           `read`, for a process that makes it */
-    bool read;          /* beside the process that has it, only to read: see above */
+    /* Bytes of a segment, a multiple of 2 MiB; 0: 256 MiB. The owner holds one file descriptor for
+     * each, and at most 1,024. A larger block has a segment of its own; one of blocks up to 1 MiB
+     * has a sixteenth. */
+    size_t segment;
+    /* How long to wait for the end of the process that has the pool; with `read`, for a process
+     * that makes it. */
+    unsigned wait_ms;
+    bool read; /* beside the process that has it, only to read: see above */
 } tarn_keep_options;
 
 /* What tarn_pool_keep() found. */
 typedef struct tarn_kept {
-    size_t size;    /* sizeof(tarn_kept), set by the caller */
-    size_t blocks;  /* sealed blocks that are live now; 0 in a new pool */
-    size_t bytes;   /* of these */
-    size_t mapped;  /* bytes of all segments */
-    bool adopted;   /* the pool existed */
-    bool moved;     /* the addresses of the process before could not be had: pointers that were
-                      stored in the memory are wrong, and tarn_pool_block_find() gives the new
-                      ones */
-    bool read_only; /* with `read`: the driver refuses writes to the pool's memory, by an error that
-                       ends the context if a kernel writes */
+    size_t size;   /* sizeof(tarn_kept), set by the caller */
+    size_t blocks; /* sealed blocks that are live now; 0 in a new pool */
+    size_t bytes;  /* of these */
+    size_t mapped; /* bytes of all segments */
+    bool adopted;  /* the pool existed */
+    /* The addresses of the process before could not be had: pointers that were stored in the memory
+     * are wrong, and tarn_pool_block_find() gives the new ones. */
+    bool moved;
+    /* With `read`: the driver refuses writes to the pool's memory, by an error that ends the
+     * context if a kernel writes. */
+    bool read_only;
 } tarn_kept;
 
 /* Takes over the pool of a name, of 1 to 63 bytes, or creates it. `pool` is then a private pool,

@@ -24,9 +24,8 @@ extern "C" {
 
 #define TARN_BLOCK_UNIT 512ul          /* bytes: block sizes and addresses are multiples of this */
 #define TARN_MAX_ALIGNMENT (2ul << 20) /* bytes */
-#define TARN_MAX_SIZE \
-    (1ul << 60) /* bytes: a larger request fails as
-                   TARN_ERROR_OUT_OF_MEMORY */
+/* Bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY. */
+#define TARN_MAX_SIZE (1ul << 60)
 
 /* Allocation ----------------------------------------------------------------------------------- */
 

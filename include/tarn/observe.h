@@ -41,14 +41,16 @@ typedef struct tarn_mapping {
 typedef struct tarn_shortage {
     size_t requested; /* bytes needed in one range, rounded */
     size_t reserved;  /* bytes that tarn has reserved on the device */
-    size_t limit;     /* bytes that tarn may reserve now: by the limits that are set and by
-                         leave_free_mb; without a limit, on an integrated device or one that the
-                         system pages, by what the device has left; TARN_NO_LIMIT: no limit */
-    size_t free;      /* bytes that the driver reports free */
-    size_t total;     /* bytes of the device */
-    int device;       /* the device */
-    bool rejected;    /* larger than the device or the limit: nothing was tried, and what is freed
-                         does not serve it */
+    /* Bytes that tarn may reserve now: by the limits that are set and by leave_free_mb; without a
+     * limit, on an integrated device or one that the system pages, by what the device has left;
+     * TARN_NO_LIMIT: no limit. */
+    size_t limit;
+    size_t free;  /* bytes that the driver reports free */
+    size_t total; /* bytes of the device */
+    int device;   /* the device */
+    /* The request is larger than the device or the limit: nothing was tried, and freeing memory
+     * does not help. */
+    bool rejected;
 } tarn_shortage;
 
 /* The callbacks of an observer; NULL for events that it does not need. Observers are called in the

@@ -88,26 +88,25 @@ typedef struct tarn_pinned_duration {
  * ns; PyTorch's are in us. The values are exact at every moment. A block is active from its
  * allocation until its memory can be reused, and counts with its usable size. */
 typedef struct tarn_pinned_stats {
-    size_t size;                                    /* sizeof(tarn_pinned_stats), set by the
-                                                       caller */
-    tarn_stat active_requests;                      /* blocks */
-    tarn_stat active_bytes;                         /* of these, as rounded */
-    tarn_stat requested_bytes;                      /* of these, as requested */
-    tarn_stat allocations;                          /* segments allocated from the driver */
-    tarn_stat allocated_bytes;                      /* of these */
-    tarn_pinned_duration host_alloc_time;           /* time to allocate or register segments */
-    tarn_pinned_duration host_free_time;            /* time to release them */
-    int64_t num_host_alloc, num_host_free;          /* such calls that succeeded */
-    int64_t bucket_allocation[TARN_PINNED_BUCKETS]; /* segments by size: [21] is 1 MiB + 1 to 2
-                                                       MiB */
-    int64_t pending_bytes;                          /* now: of freed blocks that work still uses */
-    int64_t graph_bytes;                            /* now: of freed blocks that graphs may use */
-    int64_t num_alloc_retries;                      /* requests that had to release memory or wait
-                                                       first */
-    int64_t num_ooms;                               /* requests that failed because memory was
-                                                       short */
-    uint64_t limit;                                 /* bytes: as tarn_pinned_limit_set() has it;
-                                                       TARN_NO_LIMIT: none */
+    size_t size;                           /* sizeof(tarn_pinned_stats), set by the caller */
+    tarn_stat active_requests;             /* blocks */
+    tarn_stat active_bytes;                /* of these, as rounded */
+    tarn_stat requested_bytes;             /* of these, as requested */
+    tarn_stat allocations;                 /* segments allocated from the driver */
+    tarn_stat allocated_bytes;             /* of these */
+    tarn_pinned_duration host_alloc_time;  /* time to allocate or register segments */
+    tarn_pinned_duration host_free_time;   /* time to release them */
+    int64_t num_host_alloc, num_host_free; /* such calls that succeeded */
+    /* Segments by size: [21] is 1 MiB + 1 to 2 MiB. */
+    int64_t bucket_allocation[TARN_PINNED_BUCKETS];
+    int64_t pending_bytes; /* now: of freed blocks that work still uses */
+    int64_t graph_bytes;   /* now: of freed blocks that graphs may use */
+    /* Requests that had to release memory or wait first. */
+    int64_t num_alloc_retries;
+    /* Requests that failed because memory was short. */
+    int64_t num_ooms;
+    /* Bytes: as tarn_pinned_limit_set() has it; TARN_NO_LIMIT: none. */
+    uint64_t limit;
 } tarn_pinned_stats;
 
 /* Returns the statistics. The call first looks for finished work.

@@ -52,28 +52,28 @@ typedef struct tarn_pool_allocator {
 
 /* How a pool gets memory from the device. */
 typedef enum tarn_segments {
-    TARN_SEGMENTS_DEFAULT, /* like the device's default pool, whose kind is chosen at first use and
-                              never changes */
-    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed; needs the
-                              driver's addresses */
-    TARN_SEGMENTS_PLAIN,   /* whole driver allocations of PyTorch's sizes, at fixed addresses */
-    TARN_SEGMENTS_EXACT    /* plain, and split exactly as PyTorch splits them: its numbers to the
-                              byte, but slower */
+    /* Like the device's default pool, whose kind is chosen at first use and never changes. */
+    TARN_SEGMENTS_DEFAULT,
+    /* Pieces of virtual memory, mapped where they are needed; needs the driver's addresses. */
+    TARN_SEGMENTS_VIRTUAL,
+    TARN_SEGMENTS_PLAIN, /* whole driver allocations of PyTorch's sizes, at fixed addresses */
+    /* Plain, and split exactly as PyTorch splits them: its numbers to the byte, but slower. */
+    TARN_SEGMENTS_EXACT
 } tarn_segments;
 
 /* The sizes of plain segments in bytes, each a multiple of 512. 0 takes the value of the settings;
  * the defaults are named here. */
 typedef struct tarn_segment_sizes {
-    size_t size;                   /* sizeof(tarn_segment_sizes) */
-    size_t small_segment;          /* for requests of up to 1 MiB: 2 MiB */
-    size_t large_segment;          /* for larger requests below own_segment: 20 MiB */
-    size_t own_segment;            /* requests of this size or more get a segment of their own size:
-                                      10 MiB */
-    size_t rounding;               /* own segments are multiples of this: 2 MiB */
-    size_t max_split;              /* segments of this size or more are not split and serve no
-                                      smaller request: none */
-    size_t max_non_split_rounding; /* a request of max_split or more takes no segment larger by this
-                                      much: 20 MiB */
+    size_t size;          /* sizeof(tarn_segment_sizes) */
+    size_t small_segment; /* for requests of up to 1 MiB: 2 MiB */
+    size_t large_segment; /* for larger requests below own_segment: 20 MiB */
+    /* Requests of this size or more get a segment of their own size: 10 MiB. */
+    size_t own_segment;
+    size_t rounding; /* own segments are multiples of this: 2 MiB */
+    /* Segments of this size or more are not split and serve no smaller request: none. */
+    size_t max_split;
+    /* A request of max_split or more takes no segment larger by this much: 20 MiB. */
+    size_t max_non_split_rounding;
 } tarn_segment_sizes;
 
 #define TARN_NO_IDLE_RELEASE 4294967295u /* tarn_pool_options.idle_release: never */
@@ -154,9 +154,9 @@ TARN_API tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
 /* The states of a pool: tarn_pool_suspend() takes its memory away, and tarn_pool_resume() gives it
  * back. */
 typedef enum tarn_pool_state {
-    TARN_POOL_RUNS,     /* it is not suspended */
-    TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h)
-                           and includes it */
+    TARN_POOL_RUNS, /* it is not suspended */
+    /* A thread is suspending or resuming it, or a sleep is prepared (sleep.h) and includes it. */
+    TARN_POOL_CHANGES,
     TARN_POOL_SAVED,    /* suspended; the contents of live blocks are in host memory */
     TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
 } tarn_pool_state;
@@ -168,9 +168,9 @@ typedef struct tarn_pool_info {
     int device;            /* whose memory it is */
     tarn_pool_state state; /* whether it is suspended */
     unsigned use_count;    /* references, of callers, open scopes, captures and graphs */
-    tarn_tag tag;          /* by which a sleep chooses it (tarn_pool_tag_set() in sleep.h); 0:
-                              none */
-    size_t limit;          /* bytes: as tarn_pool_limit_set() has it; TARN_NO_LIMIT: none */
+    /* By which a sleep chooses it (tarn_pool_tag_set() in sleep.h); 0: none. */
+    tarn_tag tag;
+    size_t limit; /* bytes: as tarn_pool_limit_set() has it; TARN_NO_LIMIT: none */
 
     /* tarn's copy of the allocator that the pool was created with; NULL: none. Valid while the pool
      * is. */
@@ -337,9 +337,9 @@ typedef uint64_t tarn_scope; /* identifies a scope; never reused; 0 is no scope 
 /* Which allocations a scope covers. */
 typedef enum tarn_scope_kind {
     TARN_SCOPE_THREAD, /* the thread that begins it, and those that join */
-    TARN_SCOPE_STREAM, /* allocations for one stream, by any thread; none once it is retired or
-                          returned */
-    TARN_SCOPE_ALWAYS  /* all allocations on the pool's device, by any thread */
+    /* Allocations for one stream, by any thread; none once it is retired or returned. */
+    TARN_SCOPE_STREAM,
+    TARN_SCOPE_ALWAYS /* all allocations on the pool's device, by any thread */
 } tarn_scope_kind;
 
 /* Begins a scope. `stream` matters for TARN_SCOPE_STREAM only.

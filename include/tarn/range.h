@@ -38,13 +38,15 @@ typedef struct tarn_range tarn_range;
 
 /* The properties of a range. They are fixed when it is created. */
 typedef struct tarn_range_options {
-    size_t size;     /* sizeof(tarn_range_options) */
-    tarn_pool *pool; /* whose memory it is; NULL: the default pool of the current device. The range
-                        holds a reference to it */
-    size_t page;     /* bytes that are committed and returned as one, a multiple of the device's
-                        granule; 0: the granule */
-    tarn_tag tag;    /* of its pages in traces, snapshots and lists of memory (tarn_tag_intern());
-                        0: none */
+    size_t size; /* sizeof(tarn_range_options) */
+    /* Whose memory it is; NULL: the default pool of the current device. The range holds a reference
+     * to it. */
+    tarn_pool *pool;
+    /* Bytes that are committed and returned as one, a multiple of the device's granule; 0: the
+     * granule. */
+    size_t page;
+    /* Of its pages in traces, snapshots and lists of memory (tarn_tag_intern()); 0: none. */
+    tarn_tag tag;
 } tarn_range_options;
 
 /* A range at the time of the call. */

@@ -79,15 +79,16 @@ TARN_API tarn_status tarn_share_close(tarn_share *share);
 
 /* What a share says about its block, or about its pool (tarn_pool_export()). */
 typedef struct tarn_share_info {
-    size_t size;         /* sizeof(tarn_share_info), set by the caller */
-    size_t bytes;        /* of the block; of a pool: of all segments */
-    size_t offset;       /* bytes: start of the block in the first piece; of a pool: 0 */
-    size_t mapped;       /* bytes of all pieces, which an import maps */
-    unsigned pieces;     /* count; of a pool: segments */
-    int device;          /* the exporter's number of it */
-    uint64_t id[2];      /* identifies the exporting process and the block, or the pool, in it */
-    uint64_t generation; /* of the mapping: same id and generation, same memory. Of a pool's layout:
-                            higher when newer */
+    size_t size;     /* sizeof(tarn_share_info), set by the caller */
+    size_t bytes;    /* of the block; of a pool: of all segments */
+    size_t offset;   /* bytes: start of the block in the first piece; of a pool: 0 */
+    size_t mapped;   /* bytes of all pieces, which an import maps */
+    unsigned pieces; /* count; of a pool: segments */
+    int device;      /* the exporter's number of it */
+    uint64_t id[2];  /* identifies the exporting process and the block, or the pool, in it */
+    /* Of a block's mapping: the same id and generation are the same memory. Of a pool's layout: a
+     * newer layout has a higher one. */
+    uint64_t generation;
 
     /* Of a pool that this process has exported: how many processes import it now, through any of
      * its shares since the last revocation. The kernel keeps this count: an importer that is killed
@@ -238,13 +239,13 @@ TARN_API tarn_status tarn_imported_pool_find(tarn_imported_pool *imported, const
 
 /* What has become of an imported pool. */
 typedef enum tarn_import_state {
-    TARN_IMPORT_CURRENT,  /* it is what the exporter has exported last */
-    TARN_IMPORT_OUTDATED, /* the exporter has exported a newer layout: get a share of it, and
-                             update */
-    TARN_IMPORT_REVOKED,  /* the exporter wants its memory back: end what uses it, and close the
-                             import */
-    TARN_IMPORT_ORPHANED  /* the exporter has ended, or was killed: the memory lasts as long as it
-                             is imported */
+    TARN_IMPORT_CURRENT, /* it is what the exporter has exported last */
+    /* The exporter has exported a newer layout: get a share of it, and update. */
+    TARN_IMPORT_OUTDATED,
+    /* The exporter wants its memory back: end what uses it, and close the import. */
+    TARN_IMPORT_REVOKED,
+    /* The exporter has ended, or was killed: the memory lasts as long as it is imported. */
+    TARN_IMPORT_ORPHANED
 } tarn_import_state;
 
 /* Returns the state of an imported pool. A revocation is seen at once, in memory that both

@@ -52,10 +52,9 @@ typedef enum tarn_sleep_contents {
     TARN_SLEEP_LEAVE    /* the pool does not sleep */
 } tarn_sleep_contents;
 
-/* What a sleep gives back. Bits. */
-#define TARN_SLEEP_POOLS \
-    1u                         /* memory of private pools, including those of graphs; idle memory of
-                                  other pools */
+/* What a sleep gives back. Bits. POOLS is the memory of private pools, including those of graphs,
+ * and the idle memory of other pools. */
+#define TARN_SLEEP_POOLS 1u
 #define TARN_SLEEP_HANDLES 2u  /* library handles that no thread or lease has, and workspaces */
 #define TARN_SLEEP_PINNED 4u   /* free pinned host memory */
 #define TARN_SLEEP_SLEEPERS 8u /* what the sleepers of tarn_sleeper_add() have */
@@ -108,22 +107,22 @@ typedef struct tarn_residue_item {
     tarn_residue_reason reason; /* why */
     int device;                 /* the device; -1: host memory, or a sleeper of no single device */
     tarn_pool_id pool;          /* the pool; (0, 0) if the item is not memory of a private pool */
-    size_t bytes;               /* bytes of memory; 0 for handles, whose memory belongs to their
-                                   libraries */
-    size_t count;               /* number of handles; the tarn_sleeper of SLEEPER; otherwise 0 */
-    const char *text;           /* the reason in words; the string is constant */
+    /* Bytes of memory; 0 for handles, whose memory belongs to their libraries. */
+    size_t bytes;
+    size_t count;     /* number of handles; the tarn_sleeper of SLEEPER; otherwise 0 */
+    const char *text; /* the reason in words; the string is constant */
 } tarn_residue_item;
 
 /* What stays, and how much was given back. */
 typedef struct tarn_residue {
-    size_t size;              /* sizeof(tarn_residue), set by the caller */
-    tarn_residue_item *items; /* set by the caller: array for the items; may be NULL if `room` is
-                                 0 */
-    size_t room;              /* set by the caller: elements of `items` */
-    size_t count;             /* number of items that stay; those beyond `room` are not stored */
-    size_t before;            /* bytes that tarn reserved on all devices when the sleep began */
-    size_t after;             /* bytes that it reserves now */
-    size_t saved;             /* bytes of contents in host memory */
+    size_t size; /* sizeof(tarn_residue), set by the caller */
+    /* Set by the caller: array for the items; may be NULL if `room` is 0. */
+    tarn_residue_item *items;
+    size_t room;   /* set by the caller: elements of `items` */
+    size_t count;  /* number of items that stay; those beyond `room` are not stored */
+    size_t before; /* bytes that tarn reserved on all devices when the sleep began */
+    size_t after;  /* bytes that it reserves now */
+    size_t saved;  /* bytes of contents in host memory */
 } tarn_residue;
 
 /* Whether the process sleeps. */
@@ -157,9 +156,9 @@ typedef struct tarn_sleeper_options {
     size_t size;      /* sizeof(tarn_sleeper_options) */
     const char *name; /* for messages; it is copied */
     int device;       /* the device whose memory it has; TARN_ALL_DEVICES: no single one */
-    tarn_pool *pool;  /* the pool whose anchors `commit` removes, so that it can sleep; NULL: none.
-                         Not retained */
-    void *user;       /* passed to each callback; valid until tarn_sleeper_remove() has returned */
+    /* The pool whose anchors `commit` removes, so that it can sleep; NULL: none. Not retained. */
+    tarn_pool *pool;
+    void *user; /* passed to each callback; valid until tarn_sleeper_remove() has returned */
     /* Gets ready. May be NULL. */
     tarn_status (*prepare)(void *user, char *why, size_t room);
     /* Undoes a prepare. May be NULL. */

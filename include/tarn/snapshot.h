@@ -37,8 +37,8 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;                 /* sizeof(tarn_snapshot_options) */
     tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
-    uint64_t max_bytes;          /* of the file: the oldest records are dropped to fit. 0 or
-                                    TARN_NO_LIMIT: any */
+    /* Of the file: the oldest records are dropped to fit. 0 or TARN_NO_LIMIT: any. */
+    uint64_t max_bytes;
 } tarn_snapshot_options;
 
 /* Writes a snapshot to a file that only its owner can read. An existing file is replaced at the

@@ -109,9 +109,9 @@ typedef struct tarn_stats {
 
 /* What a reset of statistics clears. */
 typedef enum tarn_stats_what {
-    TARN_STATS_PEAK,       /* every peak becomes the current value */
-    TARN_STATS_ACCUMULATED /* the sums of increases and decreases, and what only grows, become
-                              zero */
+    TARN_STATS_PEAK, /* every peak becomes the current value */
+    /* The sums of increases and decreases, and what only grows, become zero. */
+    TARN_STATS_ACCUMULATED
 } tarn_stats_what;
 
 /* Resets statistics of a device. Those of its pools stay.

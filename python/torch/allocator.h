@@ -109,9 +109,9 @@ struct Device {
     std::vector<Filter> filters; /* the newest last */
     std::vector<Capture> captures;
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
-    std::atomic<size_t> open{0};     /* filters and captures; read without the lock */
-    std::vector<Pool> ended;         /* released, but work of their graphs may still run:
-                                        end_pools() */
+    std::atomic<size_t> open{0}; /* filters and captures; read without the lock */
+    /* Released, but work of their graphs may still run: end_pools(). */
+    std::vector<Pool> ended;
     std::atomic<int> ended_count{0}; /* read without the lock */
     std::atomic<int64_t> trims{0};   /* calls of emptyCache() for all */
     std::atomic<int64_t> rejects{0}; /* requests that are larger than the device or its limit */

@@ -718,7 +718,7 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
         trace_stream_event(TRACE_capture_end, stream, atomic_load(&stream->capture), 0);
     mutex_unlock(&device->record_lock);
     if (ending.over)
-        (void)tell_end(&ending); /* which cannot fail without a graph */
+        (void)tell_end(&ending); /* cannot fail without a graph */
     if (!status)
         tell_graph(ending.noted, stream->device, graph);
     return status;
@@ -733,7 +733,7 @@ tarn_status tarn_capture_abort(tarn_stream stream)
     driver_graph graph = ending.graph;
     ending.graph = NULL;
     if (ending.over)
-        (void)tell_end(&ending); /* which cannot fail without a graph */
+        (void)tell_end(&ending); /* cannot fail without a graph */
     if (graph)
         status = device_note(device_at(ending.stream->device),
                              driver->graph_destroy(ending.stream->device, graph));

@@ -12,16 +12,15 @@
 #include <string.h>
 
 #define BLOCKS 24 /* even */
-#define BLOCK \
-    (32 * MIB) /* more than the smallest piece that tarn makes, so that a free one has
-                  whole pieces */
+/* More than the smallest piece that tarn makes, so that a free one has whole pieces. */
+#define BLOCK (32 * MIB)
 #define LARGE (64 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
 #define WHOLE (1024 * MIB)
 #define ROUNDS 15
-#define WHOLE_PART \
-    72 /* a device of this many times WHOLE has WHOLE as one piece, also when other
-                         programs have some of it */
+/* A device of this many times WHOLE has WHOLE as one piece, also when other programs have some of
+ * it. */
+#define WHOLE_PART 72
 
 static int64_t reserved(void)
 {

@@ -96,8 +96,8 @@ struct heap_sums {
 struct owned {
     size_t reserved, unmapped; /* bytes, at the last change */
     bool left;                 /* it is among the arena's `pools.unmapped` */
-    struct tree_node
-        by_reserved; /* a private pool with `reserved`: in the arena's `pools.by_reserved` */
+    /* In the arena's `pools.by_reserved`, if it is a private pool that reserves memory. */
+    struct tree_node by_reserved;
     struct tree_node leftover;
 };
 
@@ -180,11 +180,11 @@ struct store {
 struct arena_pools {
     struct store *list;
     struct tree by_id;
-    struct tree by_reserved;  /* those that reserve memory, by how much (owners.c) */
+    struct tree by_reserved;  /* the pools that reserve memory, by how much (owners.c) */
     struct tree unmapped;     /* stores left behind that have unmapped pieces (owners.c) */
-    struct store *left_first; /* those left behind; */
-    struct store *left_from;  /* where the next attempt to destroy some begins */
-    atomic_uint helpers;      /* those with `use_on_oom` */
+    struct store *left_first; /* the pools left behind */
+    struct store *left_from;  /* where the next attempt to destroy some of them begins */
+    atomic_uint helpers;      /* the number of pools with `use_on_oom` */
 
     /* `ended`: pools whose last reference was dropped. `ended_taken`: those that were taken from
      * there under `collecting` (pool.c). */
@@ -213,12 +213,12 @@ struct arena_sets {
     struct awaited_tree awaited; /* of heaps that would be among `givers`, and await work */
     struct heap_set anchored;    /* heaps that await the end of an anchor */
     atomic_bool unanchored;      /* one has ended since a search looked at them */
-    struct heap_set changed;     /* heaps that have changed since `sums`, */
-    struct heap_set changed_helpers; /* and such heaps of pools with `use_on_oom` */
-    struct heap_set abandoned;       /* heaps of pools left behind that may have memory */
-    struct heap_sums sums;           /* over all heaps */
-    struct heap_sums common_sums;    /* over those of `common` */
-    struct tree offers;              /* what heaps of helping pools could give (heap/help.c) */
+    /* Heaps that have changed since `sums`; those of pools with `use_on_oom` are in the second. */
+    struct heap_set changed, changed_helpers;
+    struct heap_set abandoned;    /* heaps of pools left behind that may have memory */
+    struct heap_sums sums;        /* over all heaps */
+    struct heap_sums common_sums; /* over those of `common` */
+    struct tree offers;           /* what heaps of helping pools could give (heap/help.c) */
     /* Stores whose last hold has ended. The next search offers their heaps in `aside` again
      * (heap/help.c). */
     struct inbox told;
@@ -269,8 +269,8 @@ struct arena {
     struct piece_list stuck;
     struct run *stuck_segments;
 
-    struct arena_heaps heaps; /* all of them, */
-    struct arena_sets sets;   /* and by what they have */
+    struct arena_heaps heaps;
+    struct arena_sets sets;
     /* For each arena of the plan: the heap that follows it, or the heap that tried to and got no
      * addresses or no host memory for that. Such a heap follows nothing, and tries no other arena.
      * plan_end_locked() takes the heap out; NULL: no heap has the arena. */
@@ -445,11 +445,11 @@ void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t se
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 
 void pieces_push(struct piece_list *list, struct piece *piece);
-/* Moves all of `more` to the end of the list. */
-void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
+/* Moves all of `more` to the end of the list; `more` is empty then. */
+void pieces_append(struct piece_list *list, struct piece_list *more);
 struct piece *pieces_pop(struct piece_list *list);
 /* Puts each piece into its store's list of unmapped pieces. */
-void pieces_to_unmapped(struct arena *arena, struct piece_list *list); /* each of its store */
+void pieces_to_unmapped(struct arena *arena, struct piece_list *list);
 /* Moves unmapped pieces from one store to another until at least `wanted` bytes have moved. If the
  * stores create pieces in different ways, releases them to the driver instead, to make room for new
  * ones. Returns the bytes. */

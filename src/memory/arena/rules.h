@@ -17,8 +17,10 @@
 struct segment_rules {
     size_t small_segment; /* bytes: for a request of up to 1 MiB */
     size_t large_segment; /* bytes: for a larger request below `own_segment` */
-    size_t own_segment;   /* bytes: from this size on a request has a segment of its own size, */
-    size_t rounding;      /* bytes: rounded up to a multiple of this */
+    /* Bytes: from this size on a request has a segment of its own size, rounded up to a multiple of
+     * `rounding` bytes. */
+    size_t own_segment;
+    size_t rounding;
     /* Bytes: a span of this size or more is *oversize*: not cut, and not used for a smaller
      * request; RULES_NONE: none is. */
     size_t max_split;

@@ -17,9 +17,11 @@
 
 #include <string.h>
 
-#define HISTORY 4096    /* the most records of ended blocks */
-#define TURN_FREES 16   /* freed blocks are checked after this many frees, */
-#define TURN_PART 8     /* and after frees of this part of the quarantine's bytes */
+#define HISTORY 4096 /* the most records of ended blocks */
+/* Freed blocks are checked after this many frees, or after frees of this part of the quarantine's
+ * bytes. */
+#define TURN_FREES 16
+#define TURN_PART 8
 #define ANY_DEVICE (-1) /* argument of debug_work(): empties no quarantine */
 
 static int order_by_start(const struct tree_node *a, const struct tree_node *b)

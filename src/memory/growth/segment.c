@@ -659,11 +659,12 @@ static bool release_oversize(struct heap *heap, size_t size)
 /* A collection of the default pool's large segments that are entirely free. */
 struct garbage {
     struct store *store;
-    uint64_t now;      /* the store's `searches` */
-    uint64_t old;      /* the age from which segments go in this pass */
-    size_t freed;      /* bytes, in all passes */
-    size_t stuck;      /* old segments that could not go in this pass, */
-    uint64_t stuck_at; /* and the sum of their `freed_at` */
+    uint64_t now; /* the store's `searches` */
+    uint64_t old; /* the age from which segments go in this pass */
+    size_t freed; /* bytes, in all passes */
+    /* Old segments that could not go in this pass, and the sum of their `freed_at`. */
+    size_t stuck;
+    uint64_t stuck_at;
     struct run *leaving;
 };
 

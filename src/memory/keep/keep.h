@@ -52,9 +52,11 @@ struct keep {
     bool returns;  /* the adoption failed: at the end, the owner keeps its segments */
     bool spares;   /* a block that is freed keeps its seal: keep_spare() */
 
-    _Atomic bool transfers;   /* a thread saves the pool to a file, or loads one: */
-    struct contents contents; /* belongs to that thread, as does */
-    void *left;               /* the mapping of a file to or from which copies may go on; or NULL */
+    /* A thread saves the pool to a file, or loads one. `contents` and `left` belong to that
+     * thread. */
+    _Atomic bool transfers;
+    struct contents contents;
+    void *left; /* the mapping of a file to or from which copies may go on; or NULL */
     size_t left_bytes;
 
     mutex talking;  /* held from a request to the owner until its answer */

@@ -64,8 +64,8 @@ struct facts {
     /* The streams for which most bytes wait, largest first. */
     struct wait_facts waits[WAITS];
     struct driver_process processes[SHOWN]; /* the largest other processes */
-    struct machine_memory
-        machine; /* of an integrated device without a limit; otherwise its reserve is 0 */
+    /* Of an integrated device without a limit; otherwise its reserve is 0. */
+    struct machine_memory machine;
     bool captured;
 };
 

@@ -28,8 +28,8 @@ enum { RANK_SENTENCES = 4 };
 struct ranks {
     struct rank *items; /* ordered by number if the files are ranks, otherwise as they were named */
     size_t count;
-    const char
-        *noun; /* "rank"; "file" where some have no number or the same; "device" of one file */
+    /* "rank"; "file" if some have no number or the same; "device" if there is one file. */
+    const char *noun;
     uint64_t median;        /* of the peaks, bytes */
     enum analysis_by cause; /* the grouping by which the sentences name the cause */
     char sentences[RANK_SENTENCES][600];

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART 1000 /* of which: */
+/* Of PART requests, so many change. */
+#define PART 1000
 #define CHANGED 10
 #define LEFT_OUT 5
 #define TWICE 5

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
-#define LARGEST 4                   /* so many of the largest arenas are tried without */
+#define LARGEST 4                   /* how many of the largest arenas are each left out in turn */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
