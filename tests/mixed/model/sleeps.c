@@ -146,6 +146,11 @@ static void check_sleeper(int index)
        "pool %d: %" PRId64 " bytes", index, stats.reserved_bytes[0].current);
 }
 
+static bool is_suspended(tarn_pool_state state)
+{
+    return state == TARN_POOL_SAVED || state == TARN_POOL_DISCARDED;
+}
+
 /* Finds out what has become of each pool. The model has no handle of pools that captures made, and
  * goes by what it asked for. */
 static void pools_look(bool sure)
@@ -168,10 +173,9 @@ static void pools_look(bool sure)
         if (sure && pool->pool && !listed && before == TARN_POOL_RUNS)
             SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d",
                i, (int)pool->state);
-        bool sleeps = pool->state == TARN_POOL_SAVED || pool->state == TARN_POOL_DISCARDED;
-        if (sleeps &&
-            /* Perhaps in part, if a commit failed */
-            (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS))
+        /* Perhaps in part, if a commit failed. */
+        if (is_suspended(pool->state) &&
+            (night.state == TARN_SLEEP_ASLEEP || !is_suspended(before)))
             contents_of_pool(i, pool->state == TARN_POOL_SAVED);
         else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
             contents_of_pool(i, true);
