@@ -211,12 +211,13 @@ TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_
  * one of two states, which tarn_sleep_state_get() returns. If a sleeper fails, nothing else is
  * done, and the process stays prepared. If some memory cannot be unmapped, all of it is mapped
  * again, with all contents, and the process stays prepared too. A pool whose memory cannot be
- * mapped again is suspended in part: later commits leave it so, and only a cancel resumes it.
- * Sleepers whose commit has succeeded then sleep on until the next call: a cancel wakes them, and a
- * commit omits them. If all memory was unmapped, but the driver or a library does not take
- * something back, the call returns that failure, and the process sleeps. Once sleepers are asked,
- * `residue` is filled in, also on failure. A pool that has anchors after the commits of the
- * sleepers stays awake. So does one whose last reference was dropped after the prepare began.
+ * mapped again is suspended in part, without contents that were to be discarded: later commits
+ * leave it so, and a cancel or tarn_pool_resume() resumes it. Sleepers whose commit has succeeded
+ * then sleep on until the next call: a cancel wakes them, and a commit omits them. If all memory
+ * was unmapped, but the driver or a library does not take something back, the call returns that
+ * failure, and the process sleeps. Once sleepers are asked, `residue` is filled in, also on
+ * failure. A pool that has anchors after the commits of the sleepers stays awake. So does one whose
+ * last reference was dropped after the prepare began.
  *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in
