@@ -314,6 +314,27 @@ static void it_waits_for_the_work_that_uses_the_memory(void **state)
     end();
 }
 
+/* Also where the pool is held, so that its own device is waited for as a whole. */
+static void it_waits_for_the_work_of_another_device(void **state)
+{
+    (void)state;
+    begin();
+    tarn_stream other = lease(1);
+    OK(tarn_record_stream(blocks[2], other));
+    for (int held = 0; held < 2; held++) {
+        if (held)
+            OK(tarn_pool_hold(pool, NULL));
+        work_on(other, blocks[2], sizes[2], 9000);
+        OK(tarn_pool_suspend(pool, true));
+        CHECK(tarn_stream_query(other) == TARN_OK && ledger_of(1).reports == 0);
+        OK(tarn_pool_resume(pool));
+    }
+    OK(tarn_pool_unhold(pool));
+    check_contents();
+    end();
+    OK(tarn_stream_return(other));
+}
+
 /* A graph's addresses are good again after a resume. */
 static void a_graph_runs_before_and_after(void **state)
 {
@@ -843,6 +864,7 @@ int main(void)
         cmocka_unit_test(blocks_are_freed_while_it_is_suspended),
         cmocka_unit_test(a_suspended_pool_that_is_released_gives_its_addresses_back),
         cmocka_unit_test(it_waits_for_the_work_that_uses_the_memory),
+        cmocka_unit_test(it_waits_for_the_work_of_another_device),
         cmocka_unit_test(a_graph_runs_before_and_after),
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_out),
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_back),
@@ -854,6 +876,6 @@ int main(void)
         cmocka_unit_test(a_block_of_a_released_pool_is_gone_after_a_trim),
         cmocka_unit_test(threads_allocate_beside_suspends_and_resumes),
     };
-    host_start_with(1, MEMORY);
+    host_start_with(2, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -413,17 +413,17 @@ static tarn_status wait_for_stream(struct heap *heap, const struct store *store,
 }
 
 /* Waits for work that may use the store's memory. A wait for the device asks all its streams, so a
- * call makes it once for all pools of the device: `waited` says whether it was made. */
+ * call makes it once for all pools of the device: `waited` says whether it was made. Streams of
+ * other devices may use blocks, too. */
 static tarn_status wait_for_work(struct store *store, bool *waited)
 {
     struct arena *arena = store->arena;
     tarn_status status = heaps_settle(arena, store);
     debug_settles(store);
-    if (!status && atomic_load(&store->holds)) { /* a graph may be launched on any stream */
-        if (!*waited)
-            status = device_wait(arena->device, "a wait for the work of graphs");
+    if (!status && !*waited && atomic_load(&store->holds)) {
+        /* a graph may be launched on any stream */
+        status = device_wait(arena->device, "a wait for the work of graphs");
         *waited = !status;
-        return status;
     }
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
          heap = heap_next_of(store, heap)) {
