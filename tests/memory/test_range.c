@@ -422,6 +422,41 @@ static void a_suspend_takes_what_is_decommitted(void)
     end(range);
 }
 
+static void let_work_end(const tarn_mapping *mapping, void *user)
+{
+    (void)mapping;
+    (void)user;
+    time_pass(1000000);
+}
+
+/* A pass asks a stream once. What ends after that is found all the same. */
+static void work_that_ends_during_a_pass_holds_nothing_back(void)
+{
+    start();
+    tarn_stream other = lease(0);
+    tarn_observer observer;
+    OK(tarn_observer_add(
+        &(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = let_work_end},
+        &observer));
+    for (int suspends = 0; suspends < 2; suspends++) {
+        tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+        tarn_range *range = range_of(pool, 2 * PAGE);
+        OK(tarn_range_commit(range, 0, PAGE, stream));
+        OK(tarn_range_commit(range, PAGE, PAGE, other));
+        work_on(other, address_of(range, 1), PAGE, 1000000);
+        OK(tarn_range_decommit(range, 0, PAGE, stream));
+        OK(tarn_range_decommit(range, PAGE, PAGE, other));
+        OK(suspends ? tarn_pool_suspend(pool, false) : tarn_pool_trim(pool, 0));
+        CHECK(ledger_of(0).created == 0 && info_of(range).decommitted == 0);
+        OK(tarn_range_destroy(range));
+        OK(tarn_pool_release(pool));
+    }
+    OK(tarn_observer_remove(observer));
+    OK(tarn_stream_return(other));
+    OK(tarn_stream_return(stream));
+    nothing_is_left(0);
+}
+
 static void a_checkpoint_leaves_ranges_alone(void)
 {
     start();
@@ -550,6 +585,7 @@ int main(void)
         CHILD_TEST(what_is_for_blocks_refuses_a_range),
         CHILD_TEST(a_pool_needs_virtual_segments_of_its_own),
         CHILD_TEST(a_suspend_takes_what_is_decommitted),
+        CHILD_TEST(work_that_ends_during_a_pass_holds_nothing_back),
         CHILD_TEST(a_checkpoint_leaves_ranges_alone),
         CHILD_TEST(a_stream_may_go),
         CHILD_TEST(nothing_of_a_range_stays),

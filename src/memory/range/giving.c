@@ -167,25 +167,31 @@ bool ranges_rest_mark(struct arena *arena)
 
 /* Waits ---------------------------------------------------------------------------------------- */
 
-/* The mark of the first decommitted page that is not idle, or NULL; `idle` says whether a page is
- * idle now. */
+/* The mark that a page waits for. NULL: it is `idle` now, or no wait helps, because its stream
+ * captures or no mark can be recorded. */
+static struct mark *mark_awaited_locked(struct tarn_range *range, struct page *page, bool *idle)
+{
+    struct mark *mark = NULL;
+    if (page_mark_locked(range, page, &mark))
+        return NULL;
+    *idle = !mark;
+    return mark;
+}
+
+/* The mark of the first page that has to be waited for; NULL if there is none, or if a page comes
+ * first that is idle now. */
 static struct mark *first_mark_locked(struct tarn_range *range, bool *idle)
 {
     struct mark *mark = NULL;
     orders_begin_locked(range);
-    for (struct page *page = range->left; page && !mark; page = page->link)
-        if (page_mark_locked(range, page, &mark))
-            mark = NULL;
+    for (struct page *page = range->left; page && !mark && !*idle; page = page->link)
+        mark = mark_awaited_locked(range, page, idle);
     for (size_t at = 0; at < range->chunk_count && !mark && !*idle; at++) {
         struct chunk *chunk = atomic_load_explicit(&range->chunks[at], memory_order_acquire);
         for (size_t i = 0; chunk && i < CHUNK_PAGES && !mark && !*idle; i++) {
             struct page *page = &chunk->pages[i];
-            if (word_state(atomic_load(&page->word)) != PAGE_DECOMMITTED)
-                continue;
-            if (page_mark_locked(range, page, &mark))
-                mark = NULL; /* its stream captures, or there is no mark: no wait helps */
-            else
-                *idle = !mark;
+            if (word_state(atomic_load(&page->word)) == PAGE_DECOMMITTED)
+                mark = mark_awaited_locked(range, page, idle);
         }
     }
     return mark;
@@ -202,6 +208,7 @@ static void wait_add(struct wait_any *any, struct tarn_range *range)
     struct mark *mark = first_mark_locked(range, &idle);
     mutex_unlock(&range->lock);
     error_attempt_end(&before, TARN_OK);
+    any->ended = idle;
     if (mark)
         wait_any_add_mark(any, mark);
     mark_release(mark);
