@@ -20,17 +20,22 @@ static atomic_uint_fast64_t mapped_bytes;
 
 static struct {
     atomic_uint_fast64_t nth; /* 0: no failure is wanted */
-    atomic_bool forever;
+    atomic_uint_fast64_t times;
     atomic_uint_fast64_t calls, hits;
 } injected;
 
-void pages_fail(uint64_t nth, bool forever)
+void pages_fail_times(uint64_t nth, uint64_t times)
 {
     atomic_store(&injected.nth, 0);
-    atomic_store(&injected.forever, forever);
+    atomic_store(&injected.times, times);
     atomic_store(&injected.calls, 0);
     atomic_store(&injected.hits, 0);
     atomic_store(&injected.nth, nth);
+}
+
+void pages_fail(uint64_t nth, bool forever)
+{
+    pages_fail_times(nth, forever ? UINT64_MAX : 1);
 }
 
 bool pages_fail_armed(void)
@@ -55,7 +60,7 @@ static inline bool fails_by_request(void)
     if (nth == 0)
         return false;
     uint64_t call = atomic_fetch_add(&injected.calls, 1) + 1;
-    if (call != nth && !(call > nth && atomic_load(&injected.forever)))
+    if (call < nth || call - nth >= atomic_load(&injected.times))
         return false;
     atomic_fetch_add(&injected.hits, 1);
     return true;

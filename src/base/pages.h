@@ -89,9 +89,10 @@ void object_pools_each(void (*call)(void *argument, const struct object_pool *po
                        void *argument);
 
 /* For tests: the `nth` allocation from now fails (1 is the next one); with `forever` all later ones
- * too; 0 clears. Counts all calls of pages_map, pages_alloc and object_alloc. pages_fail_calls:
- * calls since then; pages_fail_hits: failures. */
+ * too; 0 clears. Counts all calls of pages_map, pages_alloc and object_alloc. pages_fail_times: so
+ * many in a row fail. pages_fail_calls: calls since then; pages_fail_hits: failures. */
 void pages_fail(uint64_t nth, bool forever);
+void pages_fail_times(uint64_t nth, uint64_t times);
 uint64_t pages_fail_calls(void);
 /* Whether failures are being counted. Then code that keeps spare objects must allocate new ones. */
 bool pages_fail_armed(void);

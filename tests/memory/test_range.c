@@ -6,6 +6,8 @@
 #include "memory/range_test.h"
 #include "support/failures.h"
 
+#include "base/pages.h"
+
 #include <tarn/sleep.h>
 
 #include <cmocka.h>
@@ -108,6 +110,30 @@ static void another_stream_comes_after_the_work(void)
 }
 
 /* Work that was queued after the last mark of a page's stream, and before its decommit, counts. */
+/* What is known of the other stream's work needs host memory, for which the commit asks more than
+ * once. */
+static void a_commit_fails_where_host_memory_is_short_for_a_moment(void)
+{
+    start();
+    tarn_stream other = lease(0);
+    tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    for (uint64_t nth = 1; status; nth++) {
+        tarn_range *range = range_of(NULL, PAGE);
+        OK(tarn_range_commit(range, 0, PAGE, stream));
+        work_on(stream, address_of(range, 0), PAGE, 1000);
+        OK(tarn_range_decommit(range, 0, PAGE, stream));
+        pages_fail_times(nth, 2);
+        status = tarn_range_commit(range, 0, PAGE, other);
+        pages_fail(0, false);
+        CHECK(!status || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
+        CHECK(info_of(range).committed == (status ? 0 : PAGE));
+        OK(tarn_range_destroy(range));
+    }
+    OK(tarn_stream_return(other));
+    OK(tarn_stream_return(stream));
+    nothing_is_left(0);
+}
+
 static void a_later_decommit_waits_for_later_work(void)
 {
     start();
@@ -572,6 +598,7 @@ int main(void)
         CHILD_TEST(a_commit_gives_memory_and_a_decommit_keeps_it_mapped),
         CHILD_TEST(pages_are_whole_and_each_is_committed_once),
         CHILD_TEST(another_stream_comes_after_the_work),
+        CHILD_TEST(a_commit_fails_where_host_memory_is_short_for_a_moment),
         CHILD_TEST(a_later_decommit_waits_for_later_work),
         CHILD_TEST(idle_pages_serve_other_addresses),
         CHILD_TEST(the_same_stream_maps_a_second_time),

@@ -111,7 +111,10 @@ static enum outcome order_after_locked(struct commit *commit, struct page *page)
     if (atomic_load(&page->owner) == owner_of(commit->stream) || page_is_idle_locked(range, page))
         return DONE;
     struct order *order = order_of_locked(range, page);
-    if (order && order->waited >= epoch)
+    if (!order)
+        return fail(commit, failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                                   "no host memory to note what a page waits for"));
+    if (order->waited >= epoch)
         return DONE;
     tarn_status status = page_mark_locked(range, page, &mark);
     if (status)
