@@ -744,6 +744,21 @@ static void become(void)
     execlp("sh", "sh", "-c", "echo $$; cat >/dev/null", (char *)NULL);
 }
 
+/* One program after the other in one process, the last of which waits. */
+static void successors(void)
+{
+    char left[24];
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, (10 - wanted) * MIB) == CU_OK);
+    snprintf(left, sizeof left, "%zu", wanted - 1);
+    if (wanted)
+        execl("/proc/self/exe", "probe", "successors", left, (char *)NULL);
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    while (getchar() != EOF)
+        ;
+}
+
 /* As many processes at once as the second argument says, each of which asks for 1 MiB when all are
  * there, and keeps it until all have asked. */
 static void crowd(void)
@@ -851,6 +866,7 @@ static const struct {
     {"about_to_take", about_to_take},
     {"leave_child", leave_child},
     {"become", become},
+    {"successors", successors},
     {"free_twice", free_twice},
     {"crowd", crowd},
     {"prologues", prologues},

@@ -219,6 +219,11 @@ run 0 --limit 64M "$probe" many 300 && says err '^and 292 more processes$'
 run 0 "$tarn" run "$probe" one # one within the other
 left_over && fail "a folder was left"
 
+# Programs that one process is in turn, by exec(): a file for each, and only the last one holds something.
+run 0 -o "$work/turn.pickle" "$probe" successors 3
+[ "$(find "$work" -name 'turn.pickle*' | wc -l)" -eq 4 ] || fail "not a snapshot per program: $(ls "$work"/turn.pickle*)"
+[ "$(grep -c 'became another program by exec' "$work/err")" -eq 3 ] || fail "the summary does not say which programs were followed by others"
+
 # From outside, while it runs: `tarn top`, one page per process that goes with it; and metrics, of all or one file per process.
 # waits_begin ARGUMENT..: `tarn run` with the probe, which waits; its number is $holder.
 waits_begin()
@@ -256,6 +261,16 @@ find "$work/pages" -name 'tarn-live.*' | grep -q . && fail "a page was left"
 grep -q '^tarn_library_allocations_total{.*library="probe"} 1$' "$work/of_$holder.prom" || fail "no metrics of the process"
 /usr/bin/python3 -c 'import sys; from prometheus_client.parser import text_string_to_metric_families as parse; assert len(list(parse(open(sys.argv[1]).read()))) > 10' "$work/of_$holder.prom"
 with=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
+mkfifo "$work/hold"
+"${with[@]}" --quiet "$probe" successors 2 <"$work/hold" >"$work/holder" &
+waiter=$!
+exec 9>"$work/hold"
+until [ -s "$work/holder" ]; do sleep 0.05; done
+until "$tarn" top --once >"$work/top" 2>/dev/null && grep -q '10.0 MiB' "$work/top"; do sleep 0.05; done
+grep -q '^1 process has 10.0 MiB' "$work/top" || fail "tarn top counts what exec() has ended: $(cat "$work/top")"
+exec 9>&-
+wait "$waiter" || fail "the last of the programs failed"
+rm "$work/hold" "$work/holder"
 command=(env "TARN_METRICS=$work/all.prom" "${with[@]}")
 run 0 "$probe" forks
 [ "$(grep -c '^tarn_reserved_peak_bytes' "$work/all.prom")" -eq 2 ] || fail "not one line per process"

@@ -132,6 +132,16 @@ static bool book_open(const char *path, struct opened_book *opened, bool *empty)
     return false;
 }
 
+/* Of several books of one process number only the latest is of what runs now. */
+static void replace(struct books *books, struct opened_book *added)
+{
+    for (struct opened_book *other = books->list; other < added; other++)
+        if (other->book->process == added->book->process) {
+            bool is_later = added->book->start_ns >= other->book->start_ns;
+            (is_later ? other : added)->replaced = true;
+        }
+}
+
 static void look_at(struct books *books, const char *folder, const char *name)
 {
     char *path = NULL, *log = NULL;
@@ -145,7 +155,8 @@ static void look_at(struct books *books, const char *folder, const char *name)
         if (books->count < BOOKS_MOST && book_open(path, &opened, &empty)) {
             opened.log = log;
             log = NULL;
-            books->list[books->count++] = opened;
+            books->list[books->count] = opened;
+            replace(books, &books->list[books->count++]);
         }
         books->empty += empty;
     }
@@ -167,10 +178,16 @@ void books_look(struct books *books, const char *folder)
         closedir(entries);
 }
 
-bool books_process_lives(const struct book *book)
+bool books_has_ended(const struct opened_book *opened)
 {
+    return opened->replaced || atomic_load(&opened->book->ended);
+}
+
+bool books_process_lives(const struct opened_book *opened)
+{
+    const struct book *book = opened->book;
     char path[40], text[512] = "";
-    if (kill((pid_t)book->process, 0) && errno != EPERM)
+    if (opened->replaced || (kill((pid_t)book->process, 0) && errno != EPERM))
         return false;
     snprintf(path, sizeof path, "/proc/%u/stat", book->process);
     FILE *in = fopen(path, "re");

@@ -21,6 +21,9 @@ struct opened_book {
     char *log;                           /* the path of its log; the file may be missing */
     uint64_t least_unseen[BOOK_DEVICES]; /* bytes; UINT64_MAX: never sampled */
     uint64_t last_unseen[BOOK_DEVICES];
+    /* By exec() the process became another program, whose book is in the list too. What the process
+     * had before has gone. */
+    bool replaced;
 };
 
 struct books {
@@ -43,9 +46,11 @@ void books_write_residue(struct opened_book *opened, unsigned device, uint64_t b
 void books_write_looked(struct opened_book *opened, unsigned device);
 void books_close(struct books *books);
 
-/* True if the book's process runs. A process that has ended does not run, even if its parent has
- * not waited for it yet. */
-bool books_process_lives(const struct book *book);
+/* True if the book's process runs, and has no later book. A process that has ended does not run,
+ * even if its parent has not waited for it yet. */
+bool books_process_lives(const struct opened_book *opened);
+/* True if the process went through exit(), or became another program. */
+bool books_has_ended(const struct opened_book *opened);
 
 /* What the lists of a book say, summed up. */
 struct books_sums {

@@ -53,7 +53,7 @@ static bool sample(struct opened_book *opened, unsigned index)
     uint64_t taken_over = atomic_load(&book->device[index].taken_over);
     uint64_t bytes = process_bytes(&book->device[index], book->process);
     books_read(opened);
-    if (bytes == UINT64_MAX || atomic_load(&book->ended))
+    if (bytes == UINT64_MAX || books_has_ended(opened))
         return true;
     if (books_device_sums(book, index).used != before)
         return false;

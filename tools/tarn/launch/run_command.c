@@ -553,7 +553,7 @@ static bool files_write(struct run *run, const struct arguments *arguments)
 static bool is_over(const struct books *books)
 {
     for (size_t i = 0; i < books->count; i++)
-        if (!atomic_load(&books->list[i].book->ended) && books_process_lives(books->list[i].book))
+        if (!books_has_ended(&books->list[i]) && books_process_lives(&books->list[i]))
             return false;
     return true;
 }

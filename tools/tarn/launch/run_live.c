@@ -219,7 +219,7 @@ static void show_page(const struct opened_book *opened, size_t index)
 {
     if (live.gone[index])
         return;
-    if (!books_process_lives(opened->book)) {
+    if (!books_process_lives(opened)) {
         page_end(index);
         return;
     }
@@ -280,7 +280,7 @@ static bool write_metrics(const struct books *books, bool ended)
     char path[4096];
     for (size_t i = 0; surveys && sources && i < books->count; i++) {
         const struct opened_book *opened = &books->list[i];
-        if (!ended && !books_process_lives(opened->book))
+        if (opened->replaced || (!ended && !books_process_lives(opened)))
             continue;
         fill_source(opened, &surveys[count], &sources[count]);
         if (!per_process) {

@@ -360,6 +360,20 @@ static bool write_log(const struct opened_book *opened, const char *path)
     return done;
 }
 
+/* The file of a process beside the one with most. Programs that one process was in turn, by exec(),
+ * have a file each. NULL without host memory. */
+static char *path_beside(const struct books *books, size_t index, size_t most, const char *path)
+{
+    uint32_t process = books->list[index].book->process;
+    unsigned before = 0;
+    char *text = NULL;
+    for (size_t i = 0; i < index; i++)
+        before += i != most && books->list[i].book->process == process;
+    int length = before ? asprintf(&text, "%s.%u.%u", path, process, before)
+                        : asprintf(&text, "%s.%u", path, process);
+    return length < 0 ? NULL : text;
+}
+
 bool run_snapshots_write(const struct books *books, const char *path)
 {
     size_t most = 0;
@@ -369,9 +383,12 @@ bool run_snapshots_write(const struct books *books, const char *path)
             most = i;
     for (size_t i = 0; i < books->count; i++) {
         char *other = NULL;
-        if (i != most && (!run_made_bytes(books->list[i].book) ||
-                          asprintf(&other, "%s.%u", path, books->list[i].book->process) < 0))
+        if (i != most && !run_made_bytes(books->list[i].book))
             continue;
+        if (i != most && !(other = path_beside(books, i, most, path))) {
+            done = false;
+            continue;
+        }
         if (write_log(&books->list[i], i == most ? path : other))
             fprintf(stderr, "tarn run: wrote %s\n", i == most ? path : other);
         else

@@ -124,7 +124,7 @@ static void print_unseen(const struct books *books, const struct opened_book *op
     for (size_t i = 0; i < books->count; i++)
         for (unsigned j = 0; j < books->list[i].book->devices; j++)
             if (memcmp(books->list[i].book->device[j].uuid, device->uuid, sizeof device->uuid) == 0)
-                seen += atomic_load(&books->list[i].book->ended)
+                seen += books_has_ended(&books->list[i])
                             ? 0
                             : books_device_sums(books->list[i].book, j).used;
     if (strcmp(opened->book->driver, "cuda") != 0)
@@ -189,8 +189,9 @@ static void print_device(const struct books *books, const struct opened_book *op
                 units_bytes(atomic_load(&device->refused_bytes)).text, BOOK_TEXT, device->refusal);
 }
 
-static void print_notes(const struct book *book, FILE *out)
+static void print_notes(const struct opened_book *opened, FILE *out)
 {
+    const struct book *book = opened->book;
     uint64_t unhooked = atomic_load(&book->unhooked), unfollowed = atomic_load(&book->unfollowed);
     if (unhooked)
         fprintf(out,
@@ -206,8 +207,10 @@ static void print_notes(const struct book *book, FILE *out)
     if (book->limit_unmet[0])
         fprintf(out, "  --limit: the process has no device %.*s\n", (int)sizeof book->limit_unmet,
                 book->limit_unmet);
-    if (!atomic_load(&book->ended))
-        fputs(books_process_lives(book)
+    if (opened->replaced)
+        fputs("  the process became another program by exec(): what it had then is shown\n", out);
+    else if (!atomic_load(&book->ended))
+        fputs(books_process_lives(opened)
                   ? "  the process runs on: what it has now is shown\n"
                   : "  the process ended without exit(): what it had then is shown\n",
               out);
@@ -282,7 +285,7 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
             fputs("  allocated nothing\n", out);
         for (unsigned j = 0; j < order[i]->book->devices; j++)
             print_device(books, order[i], group, j, out);
-        print_notes(order[i]->book, out);
+        print_notes(order[i], out);
     }
     if (books->count + books->left_out > PROCESSES_SHOWN)
         fprintf(out, "and %zu more processes\n", books->count + books->left_out - PROCESSES_SHOWN);
