@@ -105,14 +105,16 @@ if [ -x "$TARN_BUILD/tarn" ]; then
 fi
 
 echo "uninstalling, with DESTDIR"
-DESTDIR=$work/root cmake --install "$TARN_BUILD" --prefix /usr >/dev/null
-mkdir -p "$work/root/usr/lib/tarn"
-echo keep >"$work/root/usr/include/other.h"
-echo keep >"$work/root/usr/lib/tarn/theirs"
-DESTDIR=$work/root cmake -DMANIFEST="$manifest" -P "$TARN_SOURCE/cmake/uninstall.cmake" >/dev/null 2>&1 || fail "uninstalling failed"
-left=$(find "$work/root" -type f -o -type l | sort | sed "s|$work/root||" | tr '\n' ' ')
-[ "$left" = "/usr/include/other.h /usr/lib/tarn/theirs " ] || fail "uninstalling left: $left"
-[ ! -e "$work/root/usr/include/tarn" ] || fail "uninstalling left an empty folder"
+root="$work/root[1]" # a name that is no pattern
+DESTDIR=$root cmake --install "$TARN_BUILD" --prefix /usr >/dev/null
+mkdir -p "$root/usr/lib/tarn"
+echo keep >"$root/usr/include/other.h"
+echo keep >"$root/usr/lib/tarn/theirs"
+echo keep >"$root/usr/share/doc/tarn/theirs"
+DESTDIR=$root cmake -DMANIFEST="$manifest" -P "$TARN_SOURCE/cmake/uninstall.cmake" >/dev/null 2>&1 || fail "uninstalling failed"
+left=$(cd "$root" && find . -type f -o -type l | sort | tr '\n' ' ')
+[ "$left" = "./usr/include/other.h ./usr/lib/tarn/theirs ./usr/share/doc/tarn/theirs " ] || fail "uninstalling left: $left"
+[ ! -e "$root/usr/include/tarn" ] || fail "uninstalling left an empty folder"
 ! cmake -DMANIFEST="$work/nothing" -P "$TARN_SOURCE/cmake/uninstall.cmake" >"$work/said" 2>&1 || fail "uninstalled nothing, and said that all is well"
 grep -q 'nothing was installed' "$work/said" || fail "does not say why nothing can be uninstalled"
 
