@@ -18,6 +18,7 @@ endif()
 
 add_library(tarn_objects OBJECT ${sources})
 target_link_libraries(tarn_objects PRIVATE tarn_flags Threads::Threads)
+target_compile_options(tarn_objects PRIVATE ${TARN_MACHINE_CODE})
 target_include_directories(tarn_objects PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 set_target_properties(tarn_objects PROPERTIES C_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
 

@@ -83,9 +83,12 @@ if(TARN_LTO)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
         message(FATAL_ERROR "TARN_LTO needs GCC: the static library is made of the native half of its fat objects")
     endif()
-    target_compile_options(tarn_flags INTERFACE -flto=auto -ffat-lto-objects)
+    target_compile_options(tarn_flags INTERFACE -flto=auto)
     target_link_options(tarn_flags INTERFACE -flto=auto)
 endif()
+
+# `ld -r` makes one object of many, and objcopy its names local: both need machine code, also where CFLAGS has -flto, as distributions set it.
+set(TARN_MACHINE_CODE $<IF:$<C_COMPILER_ID:GNU>,-ffat-lto-objects,-fno-lto>)
 
 # Whether what is built may be installed: nothing in it but our own code.
 if(TARN_SANITIZE OR TARN_COVERAGE OR TARN_FUZZ)
@@ -97,3 +100,6 @@ endif()
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
+# Whatever a project around this one wants for itself: files have static functions of the same names, and TARN_LTO says how to link.
+set(CMAKE_UNITY_BUILD OFF)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)

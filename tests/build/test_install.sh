@@ -44,6 +44,20 @@ read -r -a flags <<<"$(pkg-config --cflags --libs tarn-static)"
 ! readelf -d "$work/static" | grep -q libtarn || fail "the static program needs libtarn.so"
 "$work/static"
 
+echo "a subproject, whose parent wants other things"
+mkdir "$work/parent"
+cat >"$work/parent/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES C)
+add_subdirectory($TARN_SOURCE tarn EXCLUDE_FROM_ALL)
+add_executable(static $main)
+target_link_libraries(static PRIVATE tarn::tarn_static)
+END
+cmake -S "$work/parent" -B "$work/parent/build" -G Ninja -DCMAKE_C_COMPILER="$CC" -DCMAKE_C_FLAGS='-O0 -flto' -DCMAKE_UNITY_BUILD=ON \
+    -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON >/dev/null
+cmake --build "$work/parent/build" >"$work/said" 2>&1 || fail "$(grep -E 'error|undefined|plugin' "$work/said")"
+"$work/parent/build/static"
+
 echo "the shared library"
 dynamic=$(readelf -d "$libdir/libtarn.so")
 grep -q 'SONAME.*\[libtarn\.so\.0\]' <<<"$dynamic" || fail "soname is not libtarn.so.0"
