@@ -414,6 +414,15 @@ static void memory_that_goes_and_comes_back(void **state)
     put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 40, 100 * MIB, 0, 0);
     take(recording, 100 * MIB, STACK_WORK, 0);
     expect_advice(recording, "");
+    recording = record(); /* small parts of one mapping, for good */
+    put(recording, SNAPSHOT_SEGMENT_MAP, UINT64_C(1) << 40, 2000 * MIB, 0, 0);
+    for (size_t i = 0; i < 10; i++)
+        put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 185 * MIB, STACK_WORK,
+            0);
+    for (size_t i = 0; i < 9; i++)
+        put(recording, SNAPSHOT_SEGMENT_UNMAP, (UINT64_C(1) << 40) + (i * 200 + 185) * MIB,
+            15 * MIB, 0, 0);
+    expect_advice(recording, "");
     recording = record(); /* given back for good */
     segments(recording, 10, 100 * MIB, false);
     for (size_t i = 0; i < 10; i++) {

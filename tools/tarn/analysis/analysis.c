@@ -215,7 +215,8 @@ static bool range_add(struct draft *draft, struct analysis_range range)
 }
 
 /* Unmaps [address, address + size) at a moment. If `before`, parts that were not known to be mapped
- * were so from the beginning. The parts of ranges on either side go on as ranges of their own. */
+ * were so from the beginning. The parts of a range on either side are ranges of their own, from when
+ * it was mapped. */
 static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t moment, bool before)
 {
     uint64_t at = gone.address, end = gone.address + gone.size;
@@ -223,12 +224,7 @@ static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t 
     while (place < draft->mapped_count && range_at(draft, place)->address < end) {
         struct analysis_range old = *range_at(draft, place);
         uint64_t old_end = old.address + old.size;
-        range_at(draft, place)->end = moment;
-        memmove(draft->mapped + place, draft->mapped + place + 1,
-                (draft->mapped_count - place - 1) * sizeof *draft->mapped);
-        draft->mapped_count--;
-
-        struct analysis_range earlier = gone, left = old, right = old;
+        struct analysis_range earlier = gone, left = old, right = old, *ended;
         earlier.address = at;
         earlier.size = old.address > at ? old.address - at : 0;
         earlier.begin = 0;
@@ -236,7 +232,14 @@ static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t 
         left.size = old.address < gone.address ? gone.address - old.address : 0;
         right.size = old_end > end ? old_end - end : 0;
         right.address = end;
-        left.begin = right.begin = moment;
+        ended = range_at(draft, place);
+        ended->address += left.size;
+        ended->size -= left.size + right.size;
+        ended->end = moment;
+        memmove(draft->mapped + place, draft->mapped + place + 1,
+                (draft->mapped_count - place - 1) * sizeof *draft->mapped);
+        draft->mapped_count--;
+
         if ((before && !range_add(draft, earlier)) || !range_add(draft, left) ||
             !range_add(draft, right))
             return false;

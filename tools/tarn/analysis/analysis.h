@@ -35,7 +35,8 @@ struct analysis_block {
     uint32_t thread; /* that allocated it; 0: not known */
 };
 
-/* Memory that the allocator had from the driver. */
+/* Memory that the allocator had from the driver. Parts of a mapping that went at different times are
+ * ranges of their own. */
 struct analysis_range {
     uint64_t address, size; /* bytes */
     uint32_t begin, end;    /* moments; end may be ANALYSIS_NEVER */
@@ -68,7 +69,7 @@ struct analysis_state {
     uint64_t largest_free; /* the largest hole */
     uint64_t idle;         /* the part of `unused` that lies in ranges without a block */
     uint64_t largest_hole; /* the largest hole that touches a range with a block */
-    size_t blocks, waiting_blocks, ranges, holes, idle_ranges, idle_holes;
+    size_t blocks, waiting_blocks, holes, idle_ranges, idle_holes;
 };
 
 struct analysis {
@@ -116,14 +117,14 @@ int analysis_devices(const struct snapshot *snapshot);
 bool analysis_build(const struct snapshot *snapshot, int device, struct analysis *analysis);
 void analysis_finish(struct analysis *analysis);
 
-/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not
- * show why, and a replay, which places the blocks from before it anew, does not either. */
 /* Whether the memory is the host's, which a profile lists as one more device. */
 static inline bool analysis_is_of_host(const struct analysis *analysis)
 {
     return analysis->device + 1 == analysis->snapshot->host_device;
 }
 
+/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not
+ * show why, and a replay, which places the blocks from before it anew, does not either. */
 bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments in ascending order. False if memory is short. */

@@ -128,7 +128,6 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
             &analysis->ranges[analysis->range_by_address[range_place]];
         uint64_t end = range->address + range->size;
         state->reserved += range->size;
-        state->ranges++;
         if (!before || !before->joins || !range->joins ||
             before->address + before->size != range->address || before->pool != range->pool ||
             before->stream != range->stream)
