@@ -97,7 +97,7 @@ class Device:
         self.most = truth.reserved[truth.peak_reserved]
         self.unused, self.idle, self.beside, self.holes = truth.free_at(truth.peak_reserved)
         self.allocated = max(truth.allocated)
-        self.late = truth.traced and truth.reserved[0] > self.most / 2
+        self.late = truth.traced and self.older() > self.most / 2
         excess = max(0, self.most - self.allocated)
         self.spare = min(excess, self.unused)
         self.torn = self.spare >= LEAST and self.spare >= self.most // 10
@@ -108,6 +108,18 @@ class Device:
                 gone, self.returned, self.pieces = True, self.returned + event["size"], self.pieces + 1
             elif event["action"] in ("segment_alloc", "segment_map") and gone:
                 self.again += event["size"]
+
+    def older(self):
+        """Bytes of what is reserved at the peak that were reserved before the recording."""
+        made, bytes_left = [], self.truth.reserved[0]  # what was mapped in the recording: first and last address
+        for event in self.truth.trace[:self.truth.peak_reserved]:
+            begin, end = event.get("addr"), event.get("addr", 0) + event["size"]
+            if event["action"] in ("segment_alloc", "segment_map"):
+                made.append((begin, end))
+            elif event["action"] in ("segment_free", "segment_unmap"):
+                bytes_left -= event["size"] - sum(max(0, min(b, end) - max(a, begin)) for a, b in made)
+                made = [(a, b) for x, y in made for a, b in ((x, min(y, begin)), (max(x, end), y)) if a < b]
+        return bytes_left
 
     def replay(self):
         if not self.made:
@@ -154,7 +166,7 @@ def fragmentation(device, text):
     demand(("before the recording began" in text) == device.late, "whether most was reserved before the recording")
     if device.late:
         demand("replay" not in text, "a replay cannot show what was before")
-        return f"{counted}; {shown(truth.reserved[0])} were reserved at event 0, so the cause is not in it"
+        return f"{counted}; {shown(device.older())} of it were reserved at event 0, so the cause is not in it"
     never, size = take(rf"(never had more than|never has more than) {AMOUNT} allocated\.", text, "what was allocated")
     same(size, device.allocated, "allocated")
     demand((never == "never has more than") <= all(begin for _, begin, *_ in truth.lives), "blocks from before the recording")

@@ -575,6 +575,12 @@ static void what_was_reserved_before(void **state)
     expect_part(
         recording,
         "While it was recorded, the program never had more than 980 MiB allocated. A replay");
+    /* What was given back before the peak is not reserved there */
+    recording = record();
+    segment.address = block.address = UINT64_C(1) << 44;
+    put(recording, SNAPSHOT_SEGMENT_FREE, UINT64_C(1) << 43, 900 * MIB, 0, 0);
+    segments(recording, 10, 88 * MIB, false);
+    expect_part(recording, " A replay of the trace reserves ");
     replayed = NULL;
 }
 

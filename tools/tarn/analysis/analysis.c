@@ -451,8 +451,10 @@ bool analysis_exists(const struct snapshot *snapshot, int device)
 bool analysis_begins_late(const struct analysis *analysis)
 {
     uint64_t before = 0;
-    for (size_t i = 0; i < analysis->range_count; i++)
-        before += analysis->ranges[i].begin == 0 ? analysis->ranges[i].size : 0;
+    for (size_t i = 0; i < analysis->range_count; i++) {
+        const struct analysis_range *range = &analysis->ranges[i];
+        before += range->begin == 0 && range->end > analysis->peak_reserved ? range->size : 0;
+    }
     return analysis->has_trace && before > analysis->at_peak_reserved.reserved / 2;
 }
 
