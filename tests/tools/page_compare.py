@@ -44,14 +44,16 @@ def two_files(browser):
 def moved_sites(browser):
     """Call sites that an edit moved are matched as `tarn diff` matches them."""
     def recording(name, sites):
-        events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
-                   "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
+        events = [{"action": action, "addr": i << 32, "size": abs(size) << 20, "stream": 0,
+                   "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)
+                  for action in (["alloc", "free_requested", "free_completed"] if size < 0 else ["alloc"])]
         with open(os.path.join(OUT, name + ".pickle"), "wb") as out:
             pickle.dump({"segments": [], "device_traces": [events]}, out)
         return os.path.join(OUT, name + ".pickle")
 
     for before, after in (([(9, 1), (11, 2)], [(99, 1), (101, 7)]), ([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]),
-                          ([(1, 8), (2, 9), (3, 20)], [(15, 8)]), ([(1, 8)], [(2, 6), (3, 10), (4, 40)])):
+                          ([(1, 8), (2, 9), (3, 20)], [(15, 8)]), ([(1, 8)], [(2, 6), (3, 10), (4, 40)]),
+                          ([(20, -5), (10, 100), (30, 300)], [(10, -5), (20, 300), (30, 300)])):
         files = recording("edit-a", before), recording("edit-b", after)
         browser.open(make_page("edit", "--no-what-if", *files))
         printed = subprocess.run([PROGRAM, "diff", "--json", *files], check=True, capture_output=True, text=True).stdout

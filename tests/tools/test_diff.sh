@@ -80,9 +80,10 @@ assert same == "Both have %s allocated at the peak." % size_text(one[0])[1:], sa
 
 
 def recording(name, sites):
-    """A file with a block of so many MiB at each line of one function."""
-    events = [{"action": "alloc", "addr": i << 32, "size": size << 20, "stream": 0,
-               "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)]
+    """A file with a block of so many MiB at each line of one function. Those with fewer than 0 are freed at once."""
+    events = [{"action": action, "addr": i << 32, "size": abs(size) << 20, "stream": 0,
+               "frames": [{"name": "load", "filename": "train.py", "line": line}]} for i, (line, size) in enumerate(sites, 1)
+              for action in (["alloc", "free_requested", "free_completed"] if size < 0 else ["alloc"])]
     pickle.dump({"segments": [], "device_traces": [events]}, open("%s/%s.pickle" % (work, name), "wb"))
     return "%s/%s.pickle" % (work, name)
 
@@ -102,6 +103,9 @@ assert changes([(9, 1), (11, 2)], [(99, 1), (101, 7)]) == [("load  train.py:101"
 assert changes([(1, 30), (2, 10)], [(14, 9), (15, 4), (16, 29)]) == [
     ("load  train.py:14", 10, 9), ("load  train.py:15", 0, 4), ("load  train.py:16", 30, 29)]
 assert changes([(1, 8), (2, 9), (3, 20)], [(15, 8)]) == [("load  train.py:2", 9, 0), ("load  train.py:3", 20, 0)]
+
+# A call site that both sides have did not move, though it has memory at the peak of one side only.
+assert changes([(20, -5), (10, 100), (30, 300)], [(10, -5), (20, 300), (30, 300)]) == [("load  train.py:10", 100, 0), ("load  train.py:20", 0, 300)]
 
 # A long name loses its middle in the sentence, and keeps its file.
 name = "Kernel_" + "x" * 300

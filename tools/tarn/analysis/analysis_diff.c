@@ -29,6 +29,27 @@ static int compare_changes(const void *left, const void *right)
     return a != b ? (a < b) - (a > b) : compare_labels(left, right);
 }
 
+static int compare_keys(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* The keys of all blocks, in ascending order; `traced`: of those that were allocated in the trace.
+ * The caller frees it. NULL if memory is short. */
+static uint32_t *list_keys(const struct analysis *analysis, enum analysis_by by, bool traced,
+                           size_t *count)
+{
+    uint32_t *keys = malloc((analysis->block_count + 1) * sizeof *keys);
+    *count = 0;
+    for (size_t i = 0; keys && i < analysis->block_count; i++)
+        if (!traced || analysis->blocks[i].begin)
+            keys[(*count)++] = analysis_key(analysis, by, &analysis->blocks[i]);
+    if (keys && *count)
+        qsort(keys, *count, sizeof *keys, compare_keys);
+    return keys;
+}
+
 static void add(struct analysis_change *changes, size_t *count, const struct analysis *analysis,
                 enum analysis_by by, const struct analysis_group *groups, size_t group_count,
                 bool after)
@@ -148,9 +169,40 @@ static void match_function(struct orphan *before, size_t before_count, struct or
     }
 }
 
-/* Matches call sites that an edit moved. Returns how many changes remain, or SIZE_MAX if memory is
- * short. */
-static size_t match_moved(struct analysis_change *changes, size_t count)
+static int compare_to_label(const void *label, const void *orphan)
+{
+    return strcmp(label, ((const struct orphan *)orphan)->change->label);
+}
+
+/* Drops the orphans of one side that the other side, `analysis`, has at another moment. They are
+ * ordered by label. Returns how many remain, or SIZE_MAX if memory is short. */
+static size_t drop_known(struct orphan *orphans, size_t count, const struct analysis *analysis,
+                         bool after)
+{
+    size_t key_count, kept = 0;
+    uint32_t *keys = list_keys(analysis, ANALYSIS_BY_SITE, false, &key_count);
+    if (!keys)
+        return SIZE_MAX;
+    for (size_t i = 0; i < key_count; i++) {
+        char label[sizeof orphans->change->label];
+        if (i && keys[i] == keys[i - 1])
+            continue;
+        analysis_label(analysis, ANALYSIS_BY_SITE, keys[i], label, sizeof label);
+        struct orphan *known = bsearch(label, orphans, count, sizeof *orphans, compare_to_label);
+        if (known && known->after == after)
+            known->taken = true;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!orphans[i].taken)
+            orphans[kept++] = orphans[i];
+    free(keys);
+    return kept;
+}
+
+/* Matches call sites that an edit moved. `changes` are ordered by label. Returns how many remain,
+ * or SIZE_MAX if memory is short. */
+static size_t match_moved(const struct analysis *one, const struct analysis *two,
+                          struct analysis_change *changes, size_t count)
 {
     struct orphan *orphans = malloc((count + 1) * sizeof *orphans);
     size_t found = 0, kept = 0;
@@ -162,6 +214,12 @@ static size_t match_moved(struct analysis_change *changes, size_t count)
                 (struct orphan){.change = &changes[i], .after = changes[i].blocks_after != 0};
             drop_lines(changes[i].label, orphans[found++].plain);
         }
+    found = found ? drop_known(orphans, found, two, false) : 0;
+    found = found && found != SIZE_MAX ? drop_known(orphans, found, one, true) : found;
+    if (found == SIZE_MAX) {
+        free(orphans);
+        return SIZE_MAX;
+    }
     if (found)
         qsort(orphans, found, sizeof *orphans, compare_orphans);
     for (size_t i = 0, middle, end; i < found; i = end) {
@@ -202,7 +260,7 @@ struct analysis_change *analysis_diff(const struct analysis *before, uint32_t be
             }
         }
         if (by == ANALYSIS_BY_SITE)
-            kept = match_moved(changes, kept);
+            kept = match_moved(before, after, changes, kept);
         if (kept == SIZE_MAX) {
             free(changes);
             changes = NULL;
@@ -219,26 +277,15 @@ struct analysis_change *analysis_diff(const struct analysis *before, uint32_t be
 
 /* --- in words --- */
 
-static int compare_keys(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* How often a group was allocated in a trace. False when memory is short. */
 static bool count_times(const struct analysis *analysis, enum analysis_by by, const char *wanted,
                         uint64_t *times)
 {
-    uint32_t *keys = malloc((analysis->block_count + 1) * sizeof *keys);
-    size_t count = 0;
+    size_t count;
+    uint32_t *keys = list_keys(analysis, by, true, &count);
     bool same = false;
     if (!keys)
         return false;
-    for (size_t i = 0; i < analysis->block_count; i++)
-        if (analysis->blocks[i].begin)
-            keys[count++] = analysis_key(analysis, by, &analysis->blocks[i]);
-    if (count)
-        qsort(keys, count, sizeof *keys, compare_keys);
     *times = 0;
     for (size_t i = 0; i < count; i++) {
         char label[sizeof((struct analysis_change *)0)->label];

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What grew from one analysis to another: groups of the blocks that live at a moment of each,
- * matched by their labels. A call site that only one side has is matched with one that only the
- * other has if their functions and files are the same: an edit above it has moved its line. Several
+ * matched by their labels. A call site that only one side has, at any moment, is matched with one
+ * that only the other has if their functions and files are the same: an edit above it has moved its line. Several
  * of a function are matched in the order of their lines if both sides have as many of them, and
  * otherwise by the nearest bytes. */
 #ifndef TOOLS_ANALYSIS_DIFF_H

@@ -69,15 +69,14 @@ function compareGroups(before, after, by) {
     const put = (model, side) => {
         for (const group of model.groupsAt(model.device.peak, by, none)) {
             if (!changes.has(group.label))
-                changes.set(group.label, {label: group.label, beforeLabel: group.label, before: 0, after: 0, sides: new Set()});
+                changes.set(group.label, {label: group.label, beforeLabel: group.label, before: 0, after: 0});
             changes.get(group.label)[side] += group.bytes;
-            changes.get(group.label).sides.add(side);
         }
     };
     put(before, "before");
     put(after, "after");
     if (by === "site")
-        matchMoved(changes);
+        matchMoved(changes, sitesOf(before), sitesOf(after));
     return [...changes.values()].filter(change => change.before !== change.after)
         .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.label < b.label ? -1 : 1));
 }
@@ -104,15 +103,23 @@ function pairMoved(before, after) {
     });
 }
 
-// Call sites that an edit above them moved: what only one side has, and has the same functions and files.
-function matchMoved(changes) {
+// The call sites of all blocks of a trace.
+function sitesOf(model) {
+    const label = model.labeller("site", new Set()), sites = new Set();
+    for (let i = 0; i < model.blocks.count; i++)
+        sites.add(label(i));
+    return sites;
+}
+
+// Call sites that an edit above them moved: what only one side has, at any moment, and has the same functions and files.
+function matchMoved(changes, sitesBefore, sitesAfter) {
     const functions = new Map();
     for (const change of changes.values())
-        if (change.sides.size === 1) {
+        if (!sitesBefore.has(change.label) || !sitesAfter.has(change.label)) {
             const key = change.label.replace(/:[0-9]+(?= |$)/g, "");
             if (!functions.has(key))
                 functions.set(key, {before: [], after: []});
-            functions.get(key)[change.sides.has("before") ? "before" : "after"].push(change);
+            functions.get(key)[sitesBefore.has(change.label) ? "before" : "after"].push(change);
         }
     for (const {before, after} of functions.values())
         for (const [old, moved] of pairMoved(before, after)) {
