@@ -252,6 +252,16 @@ for command_name in report diff; do
     run 0 "$command_name" --json --device 0 "$work"/ranks/rank*.pickle && json 'a["median"] == a["ranks"][0]["allocated"] < a["ranks"][1]["allocated"]'
 done
 run 1 report "$work"/ranks/rank*.pickle "$work/nothing" && says err "^tarn report: $work/nothing: cannot open"
+# Which rank was first: by any times, and only where all that ran out have one.
+python3 - "$work/ranks" <<'END'
+import pickle, sys
+for rank, time in (3, 1 - 2 ** 63), (4, 2 ** 63 - 1), (5, None):
+    event = {"action": "oom", "device_free": 1 << 20, "size": 2 << 20, "stream": 0} | ({} if time is None else {"time_us": time})
+    trace = [{"action": "alloc", "addr": 1 << 20, "size": 512, "stream": 0} | ({} if time is None else {"time_us": time}), event]
+    pickle.dump({"segments": [], "device_traces": [trace]}, open("%s/rank%d.pickle" % (sys.argv[1], rank), "wb"))
+END
+run 0 report "$work"/ranks/rank[34].pickle && says out ' Rank 3 runs out of memory first, .* 1844674407[0-9]* s before rank 4'
+run 0 report "$work"/ranks/rank[345].pickle && says out ' Memory runs out in 3 of 3 ranks. Some files have no times'
 
 # Standard input.
 "$tarn" report --device 0 - <"$data/tarn.pickle" >"$work/out" && says out '^standard input, device 0'

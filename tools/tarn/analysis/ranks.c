@@ -206,6 +206,13 @@ static struct name starting(const struct rank *rank)
     return name;
 }
 
+/* Files may have any times. */
+static uint64_t ns_between(int64_t from_us, int64_t to_us)
+{
+    uint64_t us = (uint64_t)to_us - (uint64_t)from_us, ns;
+    return __builtin_mul_overflow(us, 1000, &ns) ? UINT64_MAX : ns;
+}
+
 /* Says which rank runs out of memory first: by the times of the errors, otherwise by what is left
  * of the device, otherwise by what is reserved. */
 static void say_first(struct ranks *ranks)
@@ -228,7 +235,7 @@ static void say_first(struct ranks *ranks)
         }
         timed++;
     }
-    if (timed) {
+    if (timed && timed == failed) {
         const struct rank *one = &ranks->items[first], *two = &ranks->items[second];
         int length =
             snprintf(next_sentence(ranks), size, "%s runs out of memory first, at a request of %s",
@@ -237,7 +244,7 @@ static void say_first(struct ranks *ranks)
         if (timed > 1)
             snprintf(rest, size - (size_t)length,
                      ", %s before %s%s. Memory runs out in %zu of %zu %ss.",
-                     units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name,
+                     units_time(ns_between(one->failed_us, two->failed_us)).text, two->name,
                      strcmp(ranks->noun, "device") == 0 ? "" : " by the clocks of their hosts",
                      failed, ranks->count, ranks->noun);
         else
@@ -245,9 +252,9 @@ static void say_first(struct ranks *ranks)
                      ranks->count, ranks->noun);
     } else if (failed) {
         snprintf(next_sentence(ranks), size,
-                 "Memory runs out in %zu of %zu %ss. The files have no times, so which was first "
-                 "is unknown.",
-                 failed, ranks->count, ranks->noun);
+                 "Memory runs out in %zu of %zu %ss. %s files have no times, so which was first is "
+                 "unknown.",
+                 failed, ranks->count, ranks->noun, timed ? "Some" : "The");
     } else if (reserved) {
         for (size_t i = 0; i < ranks->count; i++) {
             const struct rank *rank = &ranks->items[i], *best = &ranks->items[fullest];
