@@ -300,6 +300,37 @@ static int set_up(void **state)
     return 0;
 }
 
+/* Its work counts as ended. It is the last test, as the device stays lost. */
+static void another_device_that_is_lost_holds_nothing_back(void **state)
+{
+    (void)state;
+    enum { REQUEST, TRIM, SUSPEND, SUSPEND_LIVE, CALLS };
+    tarn_stream other = lease(1);
+    for (int call = 0; call < CALLS; call++) {
+        tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+        void *block = alloc_in(pool, own, 200 * MIB), *next = NULL;
+        OK(tarn_record_stream(block, other));
+        work_on(other, block, 200 * MIB, SOON);
+        if (call != SUSPEND_LIVE) {
+            OK(tarn_free(block));
+            OK(tarn_host_fail_set(kind_of("event_synchronize"), 1, false, TARN_ERROR_DEVICE_LOST));
+        } else { /* the first is of the pool's own stream */
+            OK(tarn_host_fail_set(kind_of("event_record"), 2, true, TARN_ERROR_DEVICE_LOST));
+        }
+        if (call == REQUEST)
+            OK(tarn_pool_alloc(pool, own, 200 * MIB, &next));
+        else
+            OK(call == TRIM ? tarn_pool_trim(pool, 0) : tarn_pool_suspend(pool, false));
+        CHECK(ledger_of(0).failed == 1 && (next || ledger_of(0).created == 0));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        OK(tarn_free(call == SUSPEND_LIVE ? block : next));
+        OK(tarn_pool_release(pool));
+        time_pass(SOON);
+    }
+    GIVES(tarn_device_synchronize(1), TARN_ERROR_DEVICE_LOST);
+    nothing_is_left(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,7 +342,8 @@ int main(void)
         cmocka_unit_test(observers_are_asked_by_a_request_that_does_not_wait),
         cmocka_unit_test(a_request_waits_as_long_as_it_may),
         cmocka_unit_test(another_threads_moves_are_waited_for_as_long_as_allowed),
+        cmocka_unit_test(another_device_that_is_lost_holds_nothing_back),
     };
-    host_start_with(1, MEMORY);
+    host_start_with(2, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -376,7 +376,7 @@ static tarn_status wait_for_users(struct heap *heap)
     mutex_lock(&heap->lock);
     tarn_status status = uses_sum_locked(heap, &users);
     mutex_unlock(&heap->lock);
-    tarn_status waited = uses_wait(users);
+    tarn_status waited = uses_wait(heap->arena, users);
     return status ? status : waited;
 }
 

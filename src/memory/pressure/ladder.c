@@ -306,7 +306,7 @@ static bool wait_for_any(struct heap *own, uint64_t until, tarn_status *status)
     if (!any.ended)
         awaited_add(&any, own->store);
     ranges_wait_add(&any, own->arena, NULL, true, until);
-    return wait_any(&any, until, status);
+    return wait_any(&any, own->arena, until, status);
 }
 
 /* Whether something has ended since the last look that no wait would find: a pool, a block that

@@ -162,7 +162,7 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
         if (trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store))
             wait_any_add(&any, heap);
     ranges_wait_add(&any, arena, trimmed, false, UNTIL_ENDED);
-    return wait_any(&any, UNTIL_ENDED, status);
+    return wait_any(&any, arena, UNTIL_ENDED, status);
 }
 
 /* Whether at most `keep` bytes remain. With `keep` 0 also waits until suspended pools that were

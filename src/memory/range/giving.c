@@ -309,7 +309,7 @@ tarn_status ranges_leave(struct store *store)
         if (status || !bytes.pieces || !waits)
             break;
         ranges_wait_add(&any, arena, store, false, UNTIL_ENDED);
-        if (!wait_any(&any, UNTIL_ENDED, &status) || status)
+        if (!wait_any(&any, arena, UNTIL_ENDED, &status) || status)
             break;
     }
     if (!status && bytes.pieces)

@@ -616,6 +616,14 @@ bool heap_rest_mark(struct heap *heap)
     return !others;
 }
 
+/* The result of a wait for work on memory of a device. Another device that is lost does no work on
+ * it any more. */
+static tarn_status waited_for(const struct arena *arena, tarn_status status)
+{
+    bool others = status == TARN_ERROR_DEVICE_LOST && !atomic_load(&arena->device->lost);
+    return others ? TARN_OK : status;
+}
+
 /* Waits for the oldest work that holds memory of a heap back. False if there is none. The caller
  * holds no lock. */
 static bool heap_wait(struct heap *heap, tarn_status *status)
@@ -626,7 +634,7 @@ static bool heap_wait(struct heap *heap, tarn_status *status)
     mutex_unlock(&heap->lock);
     if (!mark)
         return helps;
-    *status = mark_wait(mark);
+    *status = waited_for(heap->arena, mark_wait(mark));
     if (*status == TARN_ERROR_CAPTURE && !mark_can_wait(mark))
         *status = TARN_OK; /* a capture has begun, during which tarn does not wait for this mark */
     mark_release(mark);
@@ -684,11 +692,11 @@ void wait_any_add(struct wait_any *any, struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-bool wait_any(struct wait_any *any, uint64_t until, tarn_status *status)
+bool wait_any(struct wait_any *any, const struct arena *arena, uint64_t until, tarn_status *status)
 {
     bool helps = any->ended || any->count || any->whole;
     if (!any->ended && any->count)
-        *status = marks_wait_any(any->marks, any->count, until);
+        *status = waited_for(arena, marks_wait_any(any->marks, any->count, until));
     else if (!any->ended && any->whole)
         *status = until == UNTIL_ENDED ? mark_wait(any->whole) : TARN_ERROR_NOT_READY;
     if (*status == TARN_ERROR_CAPTURE && !any->count && any->whole && !mark_can_wait(any->whole))
@@ -786,14 +794,14 @@ tarn_status uses_sum_locked(struct heap *heap, struct use **sum)
     return status;
 }
 
-tarn_status uses_wait(struct use *sum)
+tarn_status uses_wait(const struct arena *arena, struct use *sum)
 {
     tarn_status status = TARN_OK;
     for (; sum; sum = use_destroy(sum)) {
         if (!status)
-            status = use_mark(sum);
+            status = waited_for(arena, use_mark(sum));
         if (!status && sum->mark)
-            status = mark_wait(sum->mark);
+            status = waited_for(arena, mark_wait(sum->mark));
     }
     return status;
 }

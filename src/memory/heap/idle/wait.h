@@ -30,7 +30,7 @@ void use_end_referred(struct use *note);
 tarn_status uses_sum_locked(struct heap *heap, struct use **sum);
 /* Waits for the work that the streams in `sum` have queued so far. Frees the list, also on
  * failure. */
-tarn_status uses_wait(struct use *sum);
+tarn_status uses_wait(const struct arena *arena, struct use *sum);
 
 /* Makes a freed block wait for its uses: records a mark on each stream that uses it. Cannot fail: a
  * mark that cannot be recorded now is recorded later. */
@@ -72,10 +72,10 @@ struct wait_any {
 void wait_any_add(struct wait_any *any, struct heap *heap);
 /* Adds a mark that had not ended at the last look. */
 void wait_any_add_mark(struct wait_any *any, struct mark *mark);
-/* Waits until some of the work has ended, or until `until`: then `status` is TARN_ERROR_NOT_READY.
- * Waits for the whole device only if there is no other mark, and never with a bound. False if there
- * is nothing to wait for. Empties `any`. */
-bool wait_any(struct wait_any *any, uint64_t until, tarn_status *status);
+/* Waits until some of the work on memory of the arena has ended, or until `until`: then `status` is
+ * TARN_ERROR_NOT_READY. Waits for the whole device only if there is no other mark, and never with a
+ * bound. False if there is nothing to wait for. Empties `any`. */
+bool wait_any(struct wait_any *any, const struct arena *arena, uint64_t until, tarn_status *status);
 
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is
  * idle, if nothing more is queued. For the heaps of a store; if it is NULL, of the arena. */
