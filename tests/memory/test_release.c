@@ -284,6 +284,26 @@ static void unmapped_pieces_go(void)
     nothing_is_left(0);
 }
 
+/* What another pool of the device does keeps nothing. */
+static void unmapped_pieces_go_beside_a_busy_pool(void)
+{
+    begin();
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0}),
+              *busy = pool_with((tarn_pool_options){.device = 0});
+    tarn_range *range = range_of(pool, 4 * PAGE);
+    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
+    OK(tarn_range_destroy(range));
+    for (int i = 0; i < 3; i++) {
+        CHECK((size_t)pool_stats_of(pool).reserved_bytes[0].current == (i < 2 ? 4 * PAGE : 0));
+        OK(tarn_free(alloc_in(busy, stream, 4 * MIB)));
+        OK(tarn_pool_trim(busy, 0));
+        pass_after(TIME);
+    }
+    OK(tarn_pool_release(busy));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static void *destroy_range(void *range)
 {
     OK(tarn_range_destroy(range));
@@ -529,6 +549,7 @@ int main(void)
         CHILD_TEST(pages_of_ranges_go),
         CHILD_TEST(idle_pages_wait_for_their_time),
         CHILD_TEST(unmapped_pieces_go),
+        CHILD_TEST(unmapped_pieces_go_beside_a_busy_pool),
         CHILD_TEST(unmapped_pieces_of_two_devices_wait_for_their_time),
         CHILD_TEST(plain_segments_stay),
         CHILD_TEST(its_thread_starts_after_the_devices),

@@ -150,43 +150,6 @@ static void a_pass_makes_way(void)
     nothing_is_left(0);
 }
 
-static void move_while_unmapping(const tarn_mapping *range, void *user)
-{
-    (void)range;
-    if (!told++)
-        in_another_thread(move, user);
-}
-
-/* Another thread moves memory in the middle of a pass: pieces that it may have brought rest too. */
-static void unmapped_pieces_wait_for_moves_beside_a_pass(void)
-{
-    begin();
-    tarn_range *range = range_of(NULL, 16 * PAGE);
-    OK(tarn_range_commit(range, 0, 4 * PAGE, stream));
-    void *block = alloc_on(stream, 100);
-    use(8 * MIB);
-    pass_after(TIME);
-    OK(tarn_range_destroy(range));
-    pass_after(TIME);
-    call_slowly();
-    tarn_observer observer;
-    tarn_observer_options options = {.size = sizeof options,
-                                     .unmapping = move_while_unmapping,
-                                     .any_thread = true,
-                                     .user = arena_if_used(0)};
-    OK(tarn_observer_add(&options, &observer));
-    pass_after(TIME);
-    size_t left = reserved();
-    CHECK(told > 0 && left >= 4 * PAGE);
-    OK(tarn_observer_remove(observer));
-    pass_after(TIME);
-    pass_after(TIME);
-    CHECK(reserved() <= left - 4 * PAGE);
-    OK(tarn_free(block));
-    rest();
-    nothing_is_left(0);
-}
-
 static void pass_while_unmapping(const tarn_mapping *range, void *user)
 {
     (void)range;
@@ -455,7 +418,6 @@ int main(void)
         CHILD_TEST(a_pass_waits_for_no_thread),
         CHILD_TEST(a_request_beside_a_pass_is_served),
         CHILD_TEST(a_pass_makes_way),
-        CHILD_TEST(unmapped_pieces_wait_for_moves_beside_a_pass),
         CHILD_TEST(a_suspend_in_progress_is_left_alone),
         CHILD_TEST(pools_sleep_beside_passes),
         CHILD_TEST(stillness_is_of_one_device),

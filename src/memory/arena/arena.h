@@ -95,6 +95,7 @@ struct heap_sums {
 /* What the arena's indices of stores contain of one store (owners.c). Under the arena's lock. */
 struct owned {
     size_t reserved, unmapped; /* bytes, at the last change */
+    uint64_t changes;          /* how often the bytes of unmapped pieces have changed */
     bool left;                 /* it is among the arena's `pools.unmapped` */
     /* In the arena's `pools.by_reserved`, if it is a private pool that reserves memory. */
     struct tree_node by_reserved;
@@ -157,6 +158,10 @@ struct store {
     struct piece_list unmapped; /* arena lock: pieces that are mapped nowhere */
     size_t reserved;            /* arena lock: bytes of its pieces and plain segments */
     struct owned owned;         /* arena lock: what the arena's indices contain of it */
+    struct {
+        uint64_t changes; /* those of `owned` when a pass last found new ones */
+        uint64_t from;    /* ns: the time of that pass */
+    } still;              /* only the thread that gives idle memory back (pressure/release.c) */
     /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's. */
     unsigned piece_flags;
     /* Bytes: the most that `reserved` may reach; changes under the arena lock. */

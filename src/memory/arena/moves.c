@@ -103,12 +103,8 @@ struct stillness stillness_begin(struct arena *arena)
     return since;
 }
 
-bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t moves)
-{
-    return since->still && atomic_load(&arena->moves.begun) - since->begun == moves;
-}
-
 bool was_still(struct arena *arena, const struct stillness *since)
 {
-    return was_still_but(arena, since, (watches(arena) ? own.moves : 0) - since->own);
+    uint64_t moves = (watches(arena) ? own.moves : 0) - since->own;
+    return since->still && atomic_load(&arena->moves.begun) - since->begun == moves;
 }

@@ -31,11 +31,6 @@ struct moves {
      * before every other lock. */
     shared_lock moving;
     atomic_uint_fast64_t begun, ended; /* how many, ever; equal: none is in progress */
-    struct {
-        struct stillness since;
-        uint64_t passes; /* moves of the thread itself since then */
-        uint64_t from;   /* ns: no other thread has moved memory since then */
-    } still;             /* only the thread that gives idle memory back (pressure/release.c) */
 };
 
 void move_begin(struct arena *arena);
@@ -52,9 +47,8 @@ void move_end(struct arena *arena);
 void moves_flush(struct arena *arena);
 
 /* Whether no other thread has moved memory of the arena since then. False too if this thread may
- * have watched another arena meanwhile. The second takes the number of the caller's own moves. */
+ * have watched another arena meanwhile. */
 struct stillness stillness_begin(struct arena *arena);
 bool was_still(struct arena *arena, const struct stillness *since);
-bool was_still_but(struct arena *arena, const struct stillness *since, uint64_t moves);
 
 #endif

@@ -39,6 +39,7 @@ void store_changed_locked(struct store *store)
     struct owned *owned = &store->owned;
     if (!store->counters)
         return; /* imported memory is another process's */
+    owned->changes += store->unmapped.bytes != owned->unmapped;
     arena->unmapped += store->unmapped.bytes - owned->unmapped;
     owned->unmapped = store->unmapped.bytes;
     if (!is_private(store))

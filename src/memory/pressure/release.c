@@ -100,22 +100,26 @@ static struct store *next_store(struct arena *arena, const struct store *store)
     return next;
 }
 
-/* Whether no other thread has moved memory since `still.since` was noted. The moves that this
- * thread's passes have begun do not count. */
-static bool is_still(struct arena *arena)
+/* For how long, in ns, a store has had the same unmapped pieces, as far as passes have seen. */
+static uint64_t still_for(struct store *store, uint64_t now)
 {
-    return was_still_but(arena, &arena->moves.still.since, arena->moves.still.passes);
+    mutex_lock(&store->arena->lock);
+    uint64_t changes = store->owned.changes;
+    mutex_unlock(&store->arena->lock);
+    if (changes != store->still.changes) {
+        store->still.changes = changes;
+        store->still.from = now;
+    }
+    return now - store->still.from;
 }
 
-/* Pieces that nobody has mapped are idle. They go when nobody has moved memory for the time. The
- * caller shares `moving`. */
+/* Pieces that nobody has mapped are idle. They go when none of their store's has come or gone for
+ * the time. The caller shares `moving`. */
 static void release_unmapped(struct arena *arena, uint64_t now)
 {
-    if (!is_still(arena))
-        return;
     for (struct store *store = next_store(arena, NULL); store; store = next_store(arena, store)) {
-        uint64_t time = store_rests(store);
-        if (time && now - arena->moves.still.from >= time)
+        uint64_t time = store_rests(store), still = still_for(store, now);
+        if (time && still >= time)
             (void)store_release_unmapped(store, 0);
     }
 }
@@ -140,13 +144,6 @@ static uint64_t time_of_pools(struct arena *arena)
 
 /* A pass --------------------------------------------------------------------------------------- */
 
-static bool begin(struct arena *arena)
-{
-    bool begun = move_try(arena);
-    arena->moves.still.passes += begun;
-    return begun;
-}
-
 struct pass {
     uint64_t now; /* ns */
     bool wants_marks;
@@ -158,20 +155,15 @@ struct pass {
  * `moving` alone waits for one heap at most. False: such a thread waits now. */
 static bool pass_over(struct arena *arena, struct pass *pass)
 {
-    if (!is_still(arena)) {
-        arena->moves.still.since = stillness_begin(arena);
-        arena->moves.still.passes = 0;
-        arena->moves.still.from = pass->now;
-    }
     if (device_check(arena->device))
         return true;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        if (!begin(arena))
+        if (!move_try(arena))
             return false;
         pass->wants_marks |= release_of(heap, pass->now);
         move_end(arena);
     }
-    if (!begin(arena))
+    if (!move_try(arena))
         return false;
     pass->wants_marks |= ranges_rest(arena, pass->now);
     release_unmapped(arena, pass->now);
