@@ -48,8 +48,11 @@ struct cu_alloc_node {
     cu_address address;
 };
 
+#define RUN_ARRAY_LAYERED 0x01  /* CUDA_ARRAY3D_LAYERED */
+#define RUN_ARRAY_CUBEMAP 0x04  /* CUDA_ARRAY3D_CUBEMAP */
 #define RUN_ARRAY_SPARSE 0x40   /* CUDA_ARRAY3D_SPARSE */
 #define RUN_ARRAY_DEFERRED 0x80 /* CUDA_ARRAY3D_DEFERRED_MAPPING */
+#define RUN_MANAGED_POOL 2      /* CU_MEM_ALLOCATION_TYPE_MANAGED, since CUDA 13.0 */
 /* CUDA 13.5, the newest version whose prototypes were compared with the list below. */
 #define RUN_NEWEST 13050
 
@@ -110,6 +113,12 @@ struct cu_alloc_node {
     X(cuMemPoolDestroy, 11020, RUN_ANY, cuMemPoolDestroy, (cu_pool pool), (pool))                  \
     X(cuDeviceGetDefaultMemPool, 11020, RUN_ANY, cuDeviceGetDefaultMemPool,                        \
       (cu_pool * pool, cu_device device), (pool, device))                                          \
+    X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device),  \
+      (pool, device))                                                                              \
+    X(cuMemGetDefaultMemPool, 13000, RUN_ANY, cuMemGetDefaultMemPool,                              \
+      (cu_pool * pool, struct cu_location * location, unsigned type), (pool, location, type))      \
+    X(cuMemGetMemPool, 13000, RUN_ANY, cuMemGetMemPool,                                            \
+      (cu_pool * pool, struct cu_location * location, unsigned type), (pool, location, type))      \
     X(cuMemCreate, 10020, RUN_ANY, cuMemCreate,                                                    \
       (cu_piece * piece, size_t size, const struct cu_allocation_properties *properties,           \
        unsigned long long flags),                                                                  \
@@ -219,8 +228,6 @@ struct cu_alloc_node {
 
 #define RUN_POOL_ASK_LIST(X)                                                                       \
     X(cuDriverGetVersion, 2020, RUN_ANY, cuDriverGetVersion, (int *version), (version))            \
-    X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device),  \
-      (pool, device))                                                                              \
     X(cuStreamQuery, 2000, RUN_LEGACY, cuStreamQuery, (cu_stream stream), (stream))                \
     X(cuStreamCreate, 2000, RUN_ANY, cuStreamCreate, (cu_stream * stream, unsigned flags),         \
       (stream, flags))                                                                             \

@@ -8,6 +8,7 @@
 
 static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels)
 {
+    bool is_volume = !(shape->flags & (RUN_ARRAY_LAYERED | RUN_ARRAY_CUBEMAP));
     size_t bytes = 0, width = array_some(shape->width), height = array_some(shape->height),
            depth = array_some(shape->depth);
     if (shape->flags & (RUN_ARRAY_SPARSE | RUN_ARRAY_DEFERRED))
@@ -16,7 +17,7 @@ static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels
         bytes += width * height * depth * array_bits(shape->format, shape->channels) / 8;
         width = array_some(width / 2);
         height = array_some(height / 2);
-        depth = array_some(depth / 2);
+        depth = is_volume ? array_some(depth / 2) : depth;
     }
     return bytes;
 }

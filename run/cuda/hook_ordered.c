@@ -45,7 +45,7 @@ static unsigned device_of_pool(cu_pool pool, enum run_kind *kind, unsigned *sour
         return device;
     }
     *kind = known.kind;
-    *source = known.owner;
+    *source = known.owner ? known.owner : pool_source_known(pool, known.device);
     return known.device;
 }
 
@@ -200,10 +200,18 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
     return code;
 }
 
-/* Remembers a pool, for the device and the kind of the memory in it. */
-
-static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_source)
+static enum run_kind kind_of_pool(unsigned location, unsigned type)
 {
+    return type == RUN_MANAGED_POOL         ? RUN_MANAGED
+           : location == CU_LOCATION_DEVICE ? RUN_ORDERED
+                                            : RUN_HOST;
+}
+
+/* Remembers a pool, for the device and the kind of the memory in it. */
+static void know_pool(cu_pool pool, enum run_kind kind, const struct cu_location *location,
+                      bool can_be_source)
+{
+    int device = location->type == CU_LOCATION_DEVICE ? location->id : 0;
     struct block block = {.key = (uint64_t)(uintptr_t)pool,
                           .space = SPACE_POOL,
                           .kind = (uint8_t)kind,
@@ -223,12 +231,11 @@ HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *p
     if (!pool || !properties || !shim_enter())
         return PASS(cuMemPoolCreate, (pool, properties));
     cu_result code = PASS(cuMemPoolCreate, (pool, properties));
-    bool of_device = properties->location.type == CU_LOCATION_DEVICE;
+    const struct cu_location *location = &properties->location;
     pool_sees_handles(properties->handle_types);
     if (!code)
-        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST,
-                  of_device ? properties->location.id : 0,
-                  of_device && pool_can_be_source(properties));
+        know_pool(*pool, kind_of_pool(location->type, properties->type), location,
+                  location->type == CU_LOCATION_DEVICE && pool_can_be_source(properties));
     shim_leave();
     return code;
 }
@@ -239,7 +246,48 @@ HOOK cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
         return PASS(cuDeviceGetDefaultMemPool, (pool, device));
     cu_result code = PASS(cuDeviceGetDefaultMemPool, (pool, device));
     if (!code)
-        know_pool(*pool, RUN_ORDERED, device, true);
+        know_pool(*pool, RUN_ORDERED, &(struct cu_location){CU_LOCATION_DEVICE, device}, true);
+    shim_leave();
+    return code;
+}
+
+/* The pool in use may be one that the program has created: what is known of it stays. */
+static void know_current(cu_pool pool, enum run_kind kind, const struct cu_location *location)
+{
+    struct block known;
+    if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known))
+        know_pool(pool, kind, location, false);
+}
+
+HOOK cu_result cuDeviceGetMemPool(cu_pool *pool, cu_device device)
+{
+    if (!pool || !shim_enter())
+        return PASS(cuDeviceGetMemPool, (pool, device));
+    cu_result code = PASS(cuDeviceGetMemPool, (pool, device));
+    if (!code)
+        know_current(*pool, RUN_ORDERED, &(struct cu_location){CU_LOCATION_DEVICE, device});
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemGetDefaultMemPool(cu_pool *pool, struct cu_location *location, unsigned type)
+{
+    if (!pool || !location || !shim_enter())
+        return PASS(cuMemGetDefaultMemPool, (pool, location, type));
+    cu_result code = PASS(cuMemGetDefaultMemPool, (pool, location, type));
+    if (!code)
+        know_current(*pool, kind_of_pool(location->type, type), location);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemGetMemPool(cu_pool *pool, struct cu_location *location, unsigned type)
+{
+    if (!pool || !location || !shim_enter())
+        return PASS(cuMemGetMemPool, (pool, location, type));
+    cu_result code = PASS(cuMemGetMemPool, (pool, location, type));
+    if (!code)
+        know_current(*pool, kind_of_pool(location->type, type), location);
     shim_leave();
     return code;
 }

@@ -45,7 +45,7 @@ bool pool_alloc_ordered(cu_address *address, const struct ordered_request *reque
  * device's requests which name no pool. 0: blocks cannot be cut from it. */
 unsigned pool_source(cu_pool pool, unsigned device);
 unsigned pool_source_of_device(unsigned device);
-/* Number of a pool that the program got from a call without a hook: found only if it is the pool of
+/* Number of a pool that was not seen to be created: found only if it is the pool of
  * pool_source_of_device(). */
 unsigned pool_source_known(cu_pool pool, unsigned device);
 bool pool_can_be_source(const struct cu_pool_properties *properties);

@@ -268,6 +268,20 @@ cu_result cuDeviceGetMemPool(cu_pool *pool, cu_device device)
     return CU_OK;
 }
 
+/* A device has one pool in use, whatever the type. */
+cu_result cuMemGetMemPool(cu_pool *pool, struct cu_location *location, unsigned type)
+{
+    return location->type == 1 && (type == 1 || type == 2) ? cuDeviceGetMemPool(pool, location->id)
+                                                           : CU_INVALID_VALUE;
+}
+
+cu_result cuMemGetDefaultMemPool(cu_pool *pool, struct cu_location *location, unsigned type)
+{
+    return location->type == 1 && (type == 1 || type == 2)
+               ? cuDeviceGetDefaultMemPool(pool, location->id)
+               : CU_INVALID_VALUE;
+}
+
 cu_result cuDeviceSetMemPool(cu_device device, cu_pool pool)
 {
     pthread_mutex_lock(&fake.lock);

@@ -86,6 +86,10 @@ static void kinds(void)
     struct cu_ipc handle = {{0}};
     struct cu_allocation_properties properties = {.type = 1, .location = {CU_LOCATION_DEVICE, 1}};
     struct cu_array3d_descriptor shape = {64, 64, 0, 0x20, 4, 0};
+    /* layers do not get fewer from level to level */
+    struct cu_array3d_descriptor layers = {64, 64, 64, 0x20, 4, RUN_ARRAY_LAYERED};
+    struct cu_pool_properties managed = {.type = RUN_MANAGED_POOL,
+                                         .location = {CU_LOCATION_DEVICE, 0}};
     struct cu_array_descriptor flat = {128, 1, 0x01, 1};
     struct cu_alloc_node wanted = {.pool = {.location = {CU_LOCATION_DEVICE, 0}}, .size = 7 * MIB};
     start(0);
@@ -101,10 +105,12 @@ static void kinds(void)
     CHECK(cu.cuMemAllocAsync(&address[0], 3 * MIB, NULL) == CU_OK);
     CHECK(cu.cuMemAllocAsync_ptsz(&address[1], 3 * MIB, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync(address[0], NULL) == CU_OK);
-    CHECK(cu.cuDeviceGetDefaultMemPool(&pool, 1) == CU_OK); /* of the other device */
+    CHECK(cu.cuDeviceGetMemPool(&pool, 1) == CU_OK); /* of the other device */
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuMemAllocFromPoolAsync(&address[i], 5 * MIB, pool, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync_ptsz(address[0], NULL) == CU_OK);
+    CHECK(cu.cuMemPoolCreate(&pool, &managed) == CU_OK);
+    CHECK(cu.cuMemAllocFromPoolAsync(&address[0], 2 * MIB, pool, NULL) == CU_OK);
     CHECK(cu.cuMemAllocAsync(&address[0], MIB, (cu_stream)0x77) == CU_OK); /* into a graph */
     CHECK(cu.cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &wanted) == CU_OK);
     for (int i = 0; i < 2; i++)
@@ -122,7 +128,7 @@ static void kinds(void)
     CHECK(cu.cuArrayDestroy(array[0]) == CU_OK);
     CHECK(cu.cuArrayCreate_v2(&array[0], &flat) == CU_OK && cu.cuArrayDestroy(array[0]) == CU_OK);
     for (int i = 0; i < 2; i++)
-        CHECK(cu.cuMipmappedArrayCreate(&mipmapped[i], &shape, 2) == CU_OK);
+        CHECK(cu.cuMipmappedArrayCreate(&mipmapped[i], i ? &layers : &shape, 2) == CU_OK);
     CHECK(cu.cuMipmappedArrayDestroy(mipmapped[0]) == CU_OK);
     CHECK(cu.cuMemHostAlloc(&host[0], MIB, 0) == CU_OK &&
           cu.cuMemAllocHost_v2(&host[1], MIB) == CU_OK);

@@ -77,10 +77,10 @@ run 0 "$probe" kinds
 head -1 "$work/err" | grep -qE '^tarn run: at most 13.0 MiB of 1.00 GiB on GPU 1, 13.0 MiB of it by probe$' || fail "no verdict: $(head -1 "$work/err")"
 row 'GPU 0, fake device 0, 1.00 GiB$'
 row 'GPU 1, fake device 1, 1.00 GiB$'
-row '^  probe +5.14 MiB +8.00 MiB +11  plain, pitched, stream-ordered, array$'
-row '^  all together +5.14 MiB +8.00 MiB'
+row '^  probe +10.1 MiB +10.1 MiB +11  plain, pitched, stream-ordered, array$'
+row '^  all together +10.1 MiB +10.1 MiB'
 row '^  probe +11.0 MiB +13.0 MiB +5  stream-ordered, virtual$'
-row '^  probe +2.00 MiB +4.00 MiB +2  managed$'
+row '^  probe +4.00 MiB +4.00 MiB +3  managed$'
 row '^  probe +0 B +8.00 MiB +2  graph node$'
 row '^  probe +4.00 KiB +8.00 KiB +2  imported$'
 row '^  probe +1.00 MiB +2.00 MiB +2  host$'

@@ -81,9 +81,9 @@ run 0 "$pooled" failures && row '^  pool_probe +0 B '
 
 # Who asked for how much is as without pools; beside it one line for what these hold more than that, in which all adds up.
 run 0 "$probe" kinds
-row '^  probe +5.14 MiB +8.00 MiB +11  plain, pitched, stream-ordered, array$'
+row '^  probe +10.1 MiB +10.1 MiB +11  plain, pitched, stream-ordered, array$'
 row "^  tarn's pools, beyond that +1.00 MiB"
-row '^  all together +6.14 MiB '
+row '^  all together +11.1 MiB '
 run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain'
 run 0 -o "$work/run.pickle" "$probe" kinds
 run 0 --stacks -o "$work/run.pickle" "$probe" kinds
