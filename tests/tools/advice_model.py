@@ -193,6 +193,11 @@ def fragmentation(device, text):
                 same(worse.group(1), reserved[policy], policy)
                 reasons.append(f"expandable segments reserve {shown(reserved[policy])}")
     native = reserved["native"]
+    said = re.search(rf"It reserves {AMOUNT} with PyTorch's default settings, too,", text)
+    demand(bool(said) == (" A replay of the trace reserves" in text and 0 < native <= worth and "tarn.use" not in text and "tarn run" not in text),
+           "whether the default settings explain what was reserved")
+    if said:
+        same(said.group(1), native, "with the default settings")
     return f"{counted}; {'; '.join(reasons)}; the default settings reserve {shown(native)} in the same replay ({native / device.most:.3f} of the recorded)"
 
 

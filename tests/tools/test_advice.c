@@ -333,6 +333,21 @@ static void holes(void **state)
     replayed =
         &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 990 * MIB}};
     expect_part(recording, " Neither expandable segments nor tarn would reserve much less");
+    /* of what did not run to its end, or cannot be had, nothing is said */
+    replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true}};
+    expect_part(recording, " In a replay, expandable segments would not reserve much less;");
+    replayed =
+        &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 990 * MIB}};
+    recording->snapshot.rmm = true;
+    expect_part(recording, " In a replay, tarn would not reserve much less;");
+    replayed = &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true}};
+    expect_part(recording, " What may join such holes: tarn (tarn.use(rmm=True))");
+    recording = record(); /* the recorded settings do with less, too */
+    segments(recording, 10, 88 * MIB, false);
+    replayed = &(const struct advice_replay){
+        .native = {true, 901 * MIB}, .expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
+    expect_part(recording, "SCRIPT). It reserves 901 MiB with PyTorch's default settings, too, so "
+                           "it does not show why more was reserved.");
     replayed = NULL;
 
     recording = record(); /* less than a tenth */

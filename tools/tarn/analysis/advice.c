@@ -406,12 +406,15 @@ bool advice_wants_least(const struct analysis *analysis)
 }
 
 /* Says what a replay found: which allocators need less, by a quarter of the excess or more, and
- * which do not. */
-static void say_what_replays(struct advice *advice, const struct analysis *analysis,
+ * which do not. False if it found nothing of those that can be advised. */
+static bool say_what_replays(struct advice *advice, const struct analysis *analysis,
                              const struct advice_replay *replay)
 {
     uint64_t now = analysis->at_peak_reserved.reserved, worth = now - spare_of(analysis) / 4;
-    uint64_t with_segments = replay->expandable.reserved, with_tarn = replay->tarn.reserved;
+    uint64_t with_segments = replay->expandable.reserved, with_tarn = replay->tarn.reserved,
+             with_default = analysis->snapshot->rmm || analysis->snapshot->of_driver
+                                ? 0
+                                : replay->native.reserved;
     bool expandable = with_segments && with_segments <= worth && may_expand(analysis);
     bool tarn = with_tarn && with_tarn <= worth;
     const char *const named = tarn_named(analysis);
@@ -428,10 +431,22 @@ static void say_what_replays(struct advice *advice, const struct analysis *analy
     else if (tarn)
         say(advice, " A replay of the trace reserves %s with %s.", units_bytes(with_tarn).text,
             named);
-    else
+    else if (with_segments > worth && with_tarn > worth)
         say(advice, " Neither expandable segments nor tarn would reserve much less; requests of "
-                    "fewer different sizes "
-                    "would help.");
+                    "fewer different sizes would help.");
+    else if (with_segments > worth || with_tarn > worth)
+        say(advice,
+            " In a replay, %s would not reserve much less; requests of fewer different sizes "
+            "would help.",
+            with_tarn > worth ? "tarn" : "expandable segments");
+    else
+        return false;
+    if ((expandable || tarn) && with_default && with_default <= worth)
+        say(advice,
+            " It reserves %s with PyTorch's default settings, too, so it does not show why more "
+            "was reserved.",
+            units_bytes(with_default).text);
+    return true;
 }
 
 /* Advice on a state without a trace. A segment without blocks is not a hole: it can be given
@@ -499,11 +514,9 @@ static bool advise_fragmentation(const struct analysis *analysis,
      * that */
     if (is_tried(analysis, replay))
         return true;
-    if (replay && (replay->expandable.reserved || replay->tarn.reserved) &&
-        !is_expandable(analysis) && !analysis->snapshot->tarn.there) {
-        say_what_replays(advice, analysis, replay);
+    if (replay && !is_expandable(analysis) && !analysis->snapshot->tarn.there &&
+        say_what_replays(advice, analysis, replay))
         return true;
-    }
     say_what_may_join(advice, analysis);
     say(advice, "; `tarn replay` says what would be reserved.");
     return true;
