@@ -152,16 +152,14 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
                                            .repeat = 1,
                                            .device_memory = memory ? memory : arguments->large,
                                            .conf = conf,
+                                           .only = arguments->device + 1,
                                            .leave_ranges = true,
                                            .compare = true};
     struct replay_file file;
-    bool found = false;
     (void)replay_file_run(arguments->path, &options, plain_output_moves(), &file);
-    for (size_t i = 0; i < file.device_count; i++)
-        if (file.devices[i].result.device == arguments->device) {
-            *result = file.devices[i].result;
-            found = true;
-        }
+    bool found = file.device_count == 1;
+    if (found)
+        *result = file.devices[0].result;
     bool well = found && !result->divergences && (!result->error[0] || result->shortage.there);
     if (!well)
         complain(arguments->path, file.error[0]                  ? file.error

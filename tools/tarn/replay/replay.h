@@ -50,7 +50,8 @@ struct replay_options {
     const char *conf;          /* settings of tarn, or of PyTorch's policy; NULL: none */
     enum replay_policy policy; /* a model runs alone; tarn runs beside all models */
     bool least;                /* search the smallest devices */
-    bool leave_ranges;         /* without the pages of ranges (workload_leave_ranges()) */
+    int only;          /* one more than the number of the device to replay; 0: all of the file */
+    bool leave_ranges; /* without the pages of ranges (workload_leave_ranges()) */
     bool compare; /* runs are compared: one that does not fit is a result, and waste is measured */
 };
 

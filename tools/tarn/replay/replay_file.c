@@ -228,8 +228,9 @@ static bool run_child(const struct child *child, const char *path)
     bool well = false;
     struct workload *workloads = calloc(snapshot.trace_count + 1, sizeof *workloads);
     bool built = workloads != NULL;
+    const int only = child->options->only;
     for (int device = 0; built && (size_t)device < snapshot.trace_count; device++)
-        if (workload_exists(&snapshot, device))
+        if (workload_exists(&snapshot, device) && (!only || device + 1 == only))
             built = workload_build(&snapshot, device, &workloads[count++]);
     for (size_t i = 0; built && child->options->leave_ranges && i < count; i++)
         workload_leave_ranges(&workloads[i]);

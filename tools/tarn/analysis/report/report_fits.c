@@ -61,8 +61,7 @@ static void answer_device(struct fits_device *found, const struct report_file *f
     found->room -= found->room % LEAST_GRANULE;
 }
 
-/* Replays one device of the file with the memory that is left; the file's other devices are
- * skipped. */
+/* Replays one device of the file with the memory that is left. */
 static bool run_device(struct fits_device *found, const struct report_file *file,
                        const struct analysis *analysis)
 {
@@ -72,18 +71,14 @@ static bool run_device(struct fits_device *found, const struct report_file *file
                                            .repeat = 1,
                                            .compare = true,
                                            .least = true,
+                                           .only = found->device + 1,
                                            .device_memory = found->room};
     struct replay_file run = {0};
     (void)replay_file_run(file->path, &options, false, &run);
-    bool answered = false;
-    for (size_t i = 0; i < run.device_count; i++) {
-        const struct replay_result *result = &run.devices[i].result;
-        if (result->device != found->device)
-            continue;
-        for (size_t k = 0; k < REPORT_POLICIES; k++)
-            found->answers[k] = answer_of(result, policies[k], found, fits_unsure(analysis));
-        answered = true;
-    }
+    bool answered = run.device_count == 1;
+    for (size_t k = 0; answered && k < REPORT_POLICIES; k++)
+        found->answers[k] =
+            answer_of(&run.devices[0].result, policies[k], found, fits_unsure(analysis));
     if (!answered)
         fprintf(stderr, "tarn report: %s: device %d cannot be replayed%s%s\n",
                 name_shown(file->path).text, found->device, run.error[0] ? ": " : "", run.error);
