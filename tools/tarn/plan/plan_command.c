@@ -323,8 +323,7 @@ static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
     return c10_fits(context, &policy, memory, fits);
 }
 
-/* Searches the smallest device. The lower bound is just below what is live at one time. The upper
- * bound is found first: what is reserved without a limit, or a little more. */
+/* Searches the smallest devices, from just below what is live at one time on. */
 static bool search_devices(struct arguments *arguments, struct workload *workload,
                            const struct plan_draft *draft, struct findings *findings)
 {
@@ -336,11 +335,9 @@ static bool search_devices(struct arguments *arguments, struct workload *workloa
     if (!run_replay(arguments, NULL, 0, &free_run) ||
         !c10_run(workload, &policy, UINT64_MAX, &native))
         return false;
-    uint64_t large = least_round_up(free_run.peak_reserved);
     findings->without = free_run.peak_reserved;
-    return least_search(small, large, fits_tarn, arguments, &findings->tarn) &&
-           least_search(small, least_round_up(findings->replay.peak_reserved), fits_planned,
-                        &planned, &findings->planned) &&
+    return least_climb(small, workload->peak_tried, fits_tarn, arguments, &findings->tarn) &&
+           least_climb(small, workload->peak_tried, fits_planned, &planned, &findings->planned) &&
            least_search(small, least_round_up(native.peak_reserved), fits_pytorch, workload,
                         &findings->pytorch);
 }

@@ -20,10 +20,9 @@
 
 enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
 
-/* Goes up to twice what is requested at most, then bisects. */
-static bool climb(uint64_t small, uint64_t requested,
-                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
-                  uint64_t *least)
+bool least_climb(uint64_t small, uint64_t requested,
+                 bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
+                 uint64_t *least)
 {
     uint64_t step = least_round_up(requested / CLIMB_PARTS + 1), end = small + CLIMB_PARTS * step;
     for (; small < end; small += step) {
@@ -103,5 +102,5 @@ bool least_find(const struct replay_options *options, const struct workload *wor
     }
     if (options->policy != REPLAY_TARN)
         return true;
-    return climb(small, workload->peak_tried, fits_tarn, &tried, &least[REPLAY_TARN]);
+    return least_climb(small, workload->peak_tried, fits_tarn, &tried, &least[REPLAY_TARN]);
 }

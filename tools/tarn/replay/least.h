@@ -25,10 +25,17 @@ bool least_search(uint64_t small, uint64_t large,
                   bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                   uint64_t *least);
 
+/* The same in steps of a part of what is requested, up to twice that, of which the last is bisected:
+ * for tarn, which may fail on a device larger than one on which it succeeds. */
+bool least_climb(uint64_t small, uint64_t requested,
+                 bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
+                 uint64_t *least);
+
 /* The last step: bisects between a device that is too small and one that is not. */
 bool least_halve(uint64_t small, uint64_t large,
                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                  uint64_t *least);
+
 /* Finds the smallest device for one of PyTorch's policies, from a size that is too small. False if
  * host memory is short. */
 bool least_find_model(const struct replay_options *options, const struct workload *workload,
