@@ -64,9 +64,10 @@ typedef struct tarn_shortage {
  * have no access. Any thread may call both, several at once, from within any call that
  * allocates, releases or moves memory, also of another stream. They may free blocks, query
  * statistics, ranges and blocks, and ask for a handle that the thread has or that is available
- * (handle.h). They must not allocate, trim, suspend, resume, create or destroy handles, or wait
- * for a thread that does: a call that would need that returns TARN_ERROR_BUSY. tarn_shutdown()
- * calls `unmapping` too; what that calls then returns TARN_ERROR_SHUTDOWN.
+ * (handle.h). They must not allocate, trim, suspend, resume, restore or hold pools, create or
+ * destroy handles, or wait for a thread that does: a call that would need that returns
+ * TARN_ERROR_BUSY. tarn_shutdown() calls `unmapping` too; what that calls then returns
+ * TARN_ERROR_SHUTDOWN.
  *
  * `before_growth` is called before memory is requested from the driver. `out_of_memory` is called
  * before an allocation, or the commit of a range's pages, returns TARN_ERROR_OUT_OF_MEMORY, unless

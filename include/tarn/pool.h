@@ -317,7 +317,8 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  *   TARN_ERROR_INVALID_ARGUMENT   the checkpoint is of another pool
  *   TARN_ERROR_SUSPENDED          the pool is suspended: resume it first
  *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block was used
- *                                 on one (tarn_record_stream())
+ *                                 on one (tarn_record_stream()); or the thread is in a `mapped` or
+ *                                 `unmapping` callback (observe.h)
  *   TARN_ERROR_NO_ROOM            memory of that time has left the pool, or serves another of its
  *                                 streams (hold it by a graph or tarn_pool_hold(), or neither trim
  *                                 nor suspend it); or the stream of a block was retired; or tarn's
@@ -393,6 +394,8 @@ TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream str
  *           for frameworks that know when their graphs end but do not show the graphs to tarn
  *   TARN_ERROR_INVALID_ARGUMENT   not a pool, a default pool, or one whose last reference was
  *                                 dropped; unhold: not held with NULL
+ *   TARN_ERROR_BUSY               hold: the thread is in a `mapped` or `unmapping` callback
+ *                                 (observe.h)
  *   TARN_ERROR_NOT_SUPPORTED      with a graph: the driver cannot report the end of a graph */
 TARN_API tarn_status tarn_pool_hold(tarn_pool *pool, void *graph);
 TARN_API tarn_status tarn_pool_unhold(tarn_pool *pool);

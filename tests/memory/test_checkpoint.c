@@ -205,6 +205,34 @@ static void what_is_wrong_is_refused_and_changes_nothing(void **unused)
     end();
 }
 
+static void restore_while_unmapping(const tarn_mapping *range, void *checkpoint)
+{
+    (void)range;
+    GIVES(tarn_pool_restore(pool, checkpoint, NULL, NULL), TARN_ERROR_BUSY);
+    CHECK(strstr(tarn_last_error(), "observer"));
+}
+
+/* The memory of the block is about to go. */
+static void a_callback_restores_nothing(void **unused)
+{
+    (void)unused;
+    tarn_checkpoint *checkpoint = NULL;
+    tarn_observer observer;
+    begin();
+    void *block = get(50 * MIB);
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    OK(tarn_free(block));
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .unmapping = restore_while_unmapping,
+                                                  .user = checkpoint},
+                         &observer));
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_observer_remove(observer));
+    CHECK(ledger_of(0).created == 0 && pool_stats_of(pool).allocated_bytes[0].current == 0);
+    OK(tarn_checkpoint_destroy(checkpoint));
+    end();
+}
+
 /* Random blocks on two streams, in a pool that a graph holds, restored to random earlier states. */
 static void random_states_come_back_exactly(void **unused)
 {
@@ -569,6 +597,7 @@ int main(void)
         cmocka_unit_test(blocks_in_the_middle_come_back_where_they_were),
         cmocka_unit_test(what_a_graph_left_is_found_by_the_next_capture),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_callback_restores_nothing),
         cmocka_unit_test(random_states_come_back_exactly),
         cmocka_unit_test(blocks_come_back_with_their_tags),
         cmocka_unit_test(a_lease_ends_between_checkpoint_and_restore),

@@ -278,6 +278,7 @@ static void do_much(const tarn_mapping *range, void *user)
     doing.well = doing.well && tarn_device_trim(0, 0) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_pool_suspend(doing.pool, true) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_pool_resume(doing.pool) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_pool_hold(doing.pool, NULL) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_device_stats_get(0, &stats) == TARN_OK;
     if (doing.block) {
         doing.well = doing.well && tarn_mapping_get(doing.block, &found) == TARN_OK;

@@ -11,6 +11,7 @@
 #include "base/thread/callback.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
+#include "memory/arena/observe.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/parked.h"
@@ -390,6 +391,8 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     tarn_status status = pool_check(public);
     if (!status)
         status = store_check(&pool->store);
+    if (!status)
+        status = observe_refuse_moving("a restore"); /* what the thread moves is in no free span */
     if (status)
         return status;
     if (!object_is_live(&checkpoints, checkpoint))

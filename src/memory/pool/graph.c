@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/tree.h"
 #include "device/capture.h"
+#include "memory/arena/observe.h"
 #include "memory/heap/heap.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
@@ -238,6 +239,8 @@ tarn_status tarn_pool_hold(tarn_pool *public, void *graph)
 {
     struct pool *pool = pool_of_public(public);
     tarn_status status = pool_check(public);
+    if (!status)
+        status = observe_refuse_moving("a hold");
     if (status)
         return status;
     if (!pool_retain(pool))
