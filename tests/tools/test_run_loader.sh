@@ -157,3 +157,11 @@ run 9 "$work/opens" /nothing/libfoo.so.1
 # A driver whose shim is gone is found as it is: a process that outlives the folder.
 command=(env "LD_LIBRARY_PATH=$folder:$folder" "TARN_RUN_FOLDER=$work/nothing" "LD_AUDIT=$TARN_BUILD/run/libtarn_run_audit.so")
 run 0 "$work/opens" libcuda.so.1
+
+# Where the audit library cannot be named in the loader's list, nothing is left: no folder, and no group.
+mkdir -p "$work/a:b/run" && cp "$tarn" "$work/a:b/tarn" && cp "$TARN_BUILD"/run/lib* "$work/a:b/run"
+command=(env "LD_LIBRARY_PATH=$folder" "$work/a:b/tarn" run)
+run 1 --audit --group "loader.$$" --limit 1G true && says err 'a:b/run: the loader takes no path with ":"'
+find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q . && fail "a folder was left"
+find /dev/shm /tmp -maxdepth 1 -name "tarn-group.*.loader.$$" 2>/dev/null | grep -q . && fail "a group was left"
+exit 0

@@ -78,6 +78,10 @@ says out '^TARN_SIM_SLOW=any:5$'
 says out '^TARN_DRIVER=cuda$'
 run 0 env TARN_DRIVER=host "$tarn" sim --driver cuda env && says out '^TARN_DRIVER=host$'
 
+# A place that the loader's list cannot name: without a word the program would run on the machine's own driver.
+mkdir -p "$work/a:b/sim" && cp "$tarn" "$work/a:b/tarn"
+run 1 "$work/a:b/tarn" sim true && says err 'a:b/sim: the loader takes no path with ":"'
+
 # A program: the driver is opened by name, as everyone does.
 cat >"$work/program.c" <<'END'
 #include <dlfcn.h>

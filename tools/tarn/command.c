@@ -156,6 +156,11 @@ bool command_is_folder(const char *path)
     return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
+bool command_can_be_listed(const char *path)
+{
+    return path && path[0] == '/' && !strpbrk(path, ":;$");
+}
+
 bool command_folder(const char *beside, const char *installed, char *path, size_t size)
 {
     const char *const places[] = {beside, installed};

@@ -63,6 +63,12 @@ bool command_may_write_result(const char *name, const char *path);
 /* True if a folder is there. */
 bool command_is_folder(const char *path);
 
+/* True for an absolute path that the loader takes in a list, as LD_LIBRARY_PATH is. A list ends a
+ * name at some characters, and replaces what begins with another. NULL is allowed. */
+bool command_can_be_listed(const char *path);
+#define COMMAND_NOT_LISTED \
+    "the loader takes no path with \":\", \";\" or \"$\" in it: install tarn elsewhere"
+
 /* Finds a folder of libraries that belong to the program: `beside` it in a build tree, otherwise
  * `installed`, which may be relative to the program. False if neither exists. */
 bool command_folder(const char *beside, const char *installed, char *path, size_t size);

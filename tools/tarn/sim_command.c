@@ -314,6 +314,10 @@ static int run(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
+    if (!command_can_be_listed(folder)) {
+        fprintf(stderr, "tarn sim: %s: " COMMAND_NOT_LISTED "\n", folder);
+        return COMMAND_FAILED;
+    }
     const char *rule = rule_of_no_call(folder, "TARN_SIM_FAIL");
     rule = rule ? rule : rule_of_no_call(folder, "TARN_SIM_SLOW");
     if (rule)

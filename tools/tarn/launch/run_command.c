@@ -324,12 +324,6 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims,
     return false;
 }
 
-/* The loader's list ends a name at some characters, and replaces what begins with another. */
-static bool is_place(const char *place)
-{
-    return place && place[0] == '/' && !strpbrk(place, ":;$");
-}
-
 /* Creates the folder in the first place from which files can be executed. */
 static bool folder_make(struct run *run, const struct drivers *drivers, char *why, size_t size)
 {
@@ -340,7 +334,8 @@ static bool folder_make(struct run *run, const struct drivers *drivers, char *wh
         return false;
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (is_place(places[i]) && folder_fill(run, places[i], shims, drivers, why, size))
+        if (command_can_be_listed(places[i]) &&
+            folder_fill(run, places[i], shims, drivers, why, size))
             return true;
     return false;
 }
@@ -407,8 +402,13 @@ static bool audit_set(char *why, size_t size)
 {
     char shims[PATH_MAX], *list = NULL;
     const char *before = getenv("LD_AUDIT");
-    if (!command_folder("run", TARN_RUN_FROM_BIN, shims, sizeof shims) ||
-        asprintf(&list, "%s/libtarn_run_audit.so%s%s", shims, before && *before ? ":" : "",
+    if (!command_folder("run", TARN_RUN_FROM_BIN, shims, sizeof shims))
+        return false;
+    if (!command_can_be_listed(shims)) {
+        snprintf(why, size, "%s: " COMMAND_NOT_LISTED, shims);
+        return false;
+    }
+    if (asprintf(&list, "%s/libtarn_run_audit.so%s%s", shims, before && *before ? ":" : "",
                  before && *before ? before : "") < 0)
         return false;
     size_t length = strlen(shims) + sizeof "/libtarn_run_audit.so" - 1;
@@ -665,6 +665,9 @@ static int run_with(const struct arguments *arguments, char **command)
         (arguments->audit && !audit_set(why, sizeof why))) {
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n",
                 why[0] ? why : strerror(errno));
+        if (the_run.folder[0])
+            folder_remove(the_run.folder);
+        group_close(&the_run.group);
         return COMMAND_FAILED;
     }
     the_run.limited = getenv(RUN_LIMIT_VARIABLE) || getenv(RUN_GROUP_VARIABLE);
