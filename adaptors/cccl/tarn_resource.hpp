@@ -78,9 +78,13 @@ template <class OutOfMemory = out_of_memory> class basic_resource
                     std::size_t = default_alignment) noexcept
     {
         tarn_stream found = 0;
-        if (pointer && (tarn_stream_find(device_, stream.get(), &found) != TARN_OK ||
-                        tarn_free_on(pointer, found) != TARN_OK))
-            (void)tarn_late_free(device_, pointer);
+        if (!pointer)
+            return;
+        tarn_status status = tarn_stream_find(device_, stream.get(), &found);
+        if (status == TARN_OK)
+            status = tarn_free_on(pointer, found);
+        if (status != TARN_OK)
+            (void)tarn_late_free_after(status, device_, pointer);
     }
 
     void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment)

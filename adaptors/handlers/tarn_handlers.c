@@ -24,10 +24,9 @@ static tarn_status find_stream(tarn_pool *pool, struct CUstream_st *native, tarn
 static int free_late(tarn_pool *pool, void *pointer, tarn_status failed)
 {
     tarn_pool_info info = {.size = sizeof info};
-    bool is_pointers = failed == TARN_ERROR_INVALID_POINTER || failed == TARN_ERROR_DOUBLE_FREE;
-    return (int)(is_pointers || tarn_pool_info_get(pool, &info)
+    return (int)(tarn_pool_info_get(pool, &info)
                      ? failed
-                     : tarn_late_free(info.device, pointer));
+                     : tarn_late_free_after(failed, info.device, pointer));
 }
 
 int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)

@@ -5,8 +5,9 @@
  * other adaptors include this.
  *
  * A wait for a device is refused while a known capture is open there, and it can fail. Then the
- * block may still be in use, so it stays allocated: it is noted, and a later call frees it. The
- * notes belong to the process, so any adaptor's call frees what another has noted.
+ * block may still be in use, so it stays allocated: it is noted, and a later call frees it. All
+ * adaptors that are compiled into one program share the notes, so a call of one frees what another
+ * has noted. libtarn_adaptors.so has notes of its own.
  *
  * Header-only; C11 and C++17. Thread-safe. */
 #ifndef TARN_LATE_FREE_H
@@ -80,18 +81,17 @@ static inline bool tarn_late_flush(void)
  *   TARN_ERROR_INVALID_POINTER, TARN_ERROR_DOUBLE_FREE   as tarn_free() */
 static inline tarn_status tarn_late_free(int device, void *pointer)
 {
-    tarn_status status = TARN_OK;
+    size_t size = 0;
     if (!pointer)
         return TARN_OK;
+    /* The address of a freed block may be another's by the end of a wait, or by a flush. */
+    tarn_status status = tarn_usable_size_get(pointer, &size);
+    if (status == TARN_ERROR_INVALID_POINTER || status == TARN_ERROR_DOUBLE_FREE)
+        return status;
     if (tarn_late_try(device, pointer, &status)) {
         (void)tarn_late_flush();
         return status;
     }
-    /* No note for what is not a block: by the time of the flush the address may be another's. */
-    size_t size = 0;
-    status = tarn_usable_size_get(pointer, &size);
-    if (status == TARN_ERROR_INVALID_POINTER || status == TARN_ERROR_DOUBLE_FREE)
-        return status;
     struct tarn_late_note *note = (struct tarn_late_note *)malloc(sizeof *note);
     if (note) {
         note->pointer = pointer;
@@ -99,6 +99,15 @@ static inline tarn_status tarn_late_free(int device, void *pointer)
         tarn_late_note_add(note);
     }
     return TARN_OK;
+}
+
+/* Frees a block whose free in the order of a stream has failed with `failed`. An address without a
+ * live block is left alone, and gives that status: it may be another block's by now. */
+static inline tarn_status tarn_late_free_after(tarn_status failed, int device, void *pointer)
+{
+    return failed == TARN_ERROR_INVALID_POINTER || failed == TARN_ERROR_DOUBLE_FREE
+               ? failed
+               : tarn_late_free(device, pointer);
 }
 
 #ifdef __cplusplus

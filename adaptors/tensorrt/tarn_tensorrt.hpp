@@ -67,9 +67,10 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
         tarn_stream stream = 0;
         if (!memory)
             return true;
-        return (tarn_stream_find(device_, native, &stream) == TARN_OK &&
-                tarn_free_on(memory, stream) == TARN_OK) ||
-               tarn_late_free(device_, memory) == TARN_OK;
+        tarn_status status = tarn_stream_find(device_, native, &stream);
+        if (status == TARN_OK)
+            status = tarn_free_on(memory, stream);
+        return status == TARN_OK || tarn_late_free_after(status, device_, memory) == TARN_OK;
     }
 
     void *reallocate(void *const memory, std::uint64_t alignment,

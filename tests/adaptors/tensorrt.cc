@@ -4,7 +4,10 @@
 /* TensorRT's allocator as TensorRT calls it: through the interface. */
 #include "check.h"
 
+#include <semaphore.h>
 #include <tarn/adaptors/tarn_tensorrt.hpp>
+#include <tarn/host.h>
+#include <unistd.h>
 
 static std::int64_t used()
 {
@@ -46,6 +49,32 @@ static void check_late(nvinfer1::IGpuAllocator &allocator, cudaStream_t native)
     CHECK(block && !allocator.allocateAsync(size, 256, 0, returned));
     CHECK(allocator.deallocateAsync(block, returned) && used() == before);
     CHECK(!allocator.deallocateAsync(&before, returned));
+}
+
+static sem_t gate;
+static void wait_at_gate(void *)
+{
+    while (sem_wait(&gate))
+        ;
+}
+
+/* A second free is refused at once: with a wait before it, its address could be another block's. */
+static void check_second(nvinfer1::IGpuAllocator &allocator, cudaStream_t native,
+                         cudaStream_t native_other)
+{
+    tarn_device_properties properties{};
+    properties.size = sizeof properties;
+    CHECK(tarn_device_properties_get(0, &properties) == TARN_OK);
+    if (std::string(properties.driver) != "host")
+        return;
+    CHECK(sem_init(&gate, 0, 0) == 0);
+    CHECK(tarn_host_call(0, native_other, wait_at_gate, nullptr) == TARN_OK);
+    (void)alarm(60);
+    void *block = allocator.allocateAsync(std::uint64_t{4} << 20, 256, 0, native);
+    CHECK(allocator.deallocateAsync(block, native) && !allocator.deallocateAsync(block, native));
+    CHECK(!allocator.deallocate(block));
+    (void)alarm(0);
+    CHECK(sem_post(&gate) == 0 && tarn_device_synchronize(0) == TARN_OK);
 }
 
 int main()
@@ -90,6 +119,7 @@ int main()
     block = allocator.allocate(1000, 256, 0);
     CHECK(block && allocator.deallocate(block) && !allocator.deallocate(&size) && used() == before);
     check_late(allocator, native);
+    check_second(allocator, native, native_other);
     bool threw = false;
     try {
         tarn::tensorrt_allocator none(nullptr);
