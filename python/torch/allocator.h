@@ -367,6 +367,9 @@ bool any_offered();
 /* Ends the offer of a block that is being freed. */
 void withdraw(void *pointer);
 
+/* Closes what other processes have sent and PyTorch has let go of during a capture. */
+void end_imports();
+
 /* any_awaited(): true if Python awaits the free of a block. tell_of_free(): tells Python just
  * before the free of a block that it awaits. */
 bool any_awaited();

@@ -81,6 +81,8 @@ struct Exports {
 struct Imports {
     std::mutex lock;
     std::unordered_map<std::string, std::weak_ptr<void>> known; /* by handle and device */
+    /* what PyTorch has let go of during a capture, which forbids the wait before the close */
+    std::vector<std::pair<DeviceIndex, void *>> ending;
 };
 
 class File
@@ -347,14 +349,43 @@ static tarn_share *fetch(const Handle &handle)
     return share;
 }
 
-static void close_import(DeviceIndex device, void *pointer)
+/* False during a capture: then it is to be tried again. */
+static bool try_close(DeviceIndex device, void *pointer)
 {
     tarn_status status = tarn_device_synchronize(device); /* wait for work that uses it */
     if (status == TARN_OK)
         status = tarn_import_close(pointer);
+    if (status == TARN_ERROR_CAPTURE)
+        return false;
     if (status != TARN_OK) {
         TORCH_WARN_ONCE("tarn: the memory of another process stays mapped: ", tarn_last_error());
     }
+    return true;
+}
+
+void end_imports()
+{
+    Imports &all = imports();
+    std::vector<std::pair<DeviceIndex, void *>> ending;
+    {
+        std::lock_guard<std::mutex> guard(all.lock);
+        ending.swap(all.ending);
+    }
+    for (const auto &[device, pointer] : ending)
+        if (!try_close(device, pointer)) {
+            std::lock_guard<std::mutex> guard(all.lock);
+            all.ending.emplace_back(device, pointer);
+        }
+}
+
+static void close_import(DeviceIndex device, void *pointer)
+{
+    Imports &all = imports();
+    {
+        std::lock_guard<std::mutex> guard(all.lock);
+        all.ending.emplace_back(device, pointer);
+    }
+    end_imports();
 }
 
 std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
@@ -375,6 +406,7 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
 
     DeviceIndex device = c10::cuda::current_device();
     Imports &all = imports();
+    end_imports();
     std::string name = bytes + static_cast<char>(device);
     auto known = [&all, &name]() -> std::shared_ptr<void> {
         auto there = all.known.find(name);

@@ -324,6 +324,7 @@ bool Allocator::reclaim(int index, size_t bytes, void *user)
 void Allocator::emptyCache(MempoolId_t id)
 {
     settle();
+    end_imports();
     for (size_t i = 0; i < devices.size(); i++) {
         auto index = static_cast<DeviceIndex>(i);
         tarn_pool *wanted = nullptr;

@@ -151,6 +151,7 @@ at::HostAllocator &pinned(Before *before);
     X(another_user_does_not_answer_for_a_sender) \
     X(another_user_receives_nothing)             \
     X(silent_processes_hold_up_nobody)           \
+    X(an_import_ends_after_a_capture)            \
     X(a_pool_s_blocks_go_to_other_processes)     \
     X(what_is_not_for_others_says_so)
 

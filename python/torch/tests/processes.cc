@@ -240,6 +240,24 @@ void silent_processes_hold_up_nobody()
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* What a process lets go of during a capture is unmapped after it. */
+void an_import_ends_after_a_capture()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    DataPtr a = tarn.allocate(6 * MIB);
+    std::shared_ptr<void> import = tarn.getIpcDevPtr(tarn.shareIpcHandle(a.get()).handle);
+    void *mapped = import.get();
+    tarn_stream captures = 0;
+    CHECK(tarn_stream_lease(0, 0, &captures) == TARN_OK);
+    CHECK(tarn_capture_begin(captures, TARN_CAPTURE_THREAD_LOCAL) == TARN_OK);
+    import.reset();
+    CHECK(tarn_capture_abort(captures) == TARN_OK);
+    tarn.emptyCache({0, 0});
+    CHECK(tarn_import_close(mapped) == TARN_ERROR_INVALID_POINTER);
+    CHECK(tarn_stream_return(captures) == TARN_OK);
+}
+
 void a_pool_s_blocks_go_to_other_processes()
 {
     auto &tarn = ours();
