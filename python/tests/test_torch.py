@@ -135,6 +135,7 @@ SHIM_TEXT = """
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 static int state; /* 0: native's, 1: tarn's, 2: another's */
 int tarn_torch_version(void) { return 2011; }
 bool tarn_torch_is_installed(void) { return state == 1; }
@@ -146,7 +147,11 @@ int tarn_torch_install(bool late, char *text, size_t size)
         return snprintf(text, size, "PyTorch's allocator is \\"pluggable\\" and not its own"), 1;
     return state = 1, 0;
 }
-int tarn_torch_install_pinned(char *text, size_t size) { return 0; }
+void tarn_torch_uninstall(void) { state = 0; }
+int tarn_torch_install_pinned(char *text, size_t size)
+{
+    return getenv("NO_PINNED") ? snprintf(text, size, "there is no function for it"), 1 : 0;
+}
 """
 
 
@@ -196,6 +201,24 @@ def test_an_allocator_that_took_tarns_place_is_seen(enabled):
         else:
             raise AssertionError("enabled")
     """)
+
+
+def test_a_failure_leaves_pytorch_as_it_was(enabled):
+    """Where pinned memory cannot be tarn's, device memory is not tarn's either, until it is asked for without."""
+    enabled("""
+        import ctypes, os
+        import tarn.torch
+        shim = ctypes.CDLL(os.environ["TARN_TORCH_SHIM"])
+        try:
+            tarn.torch.enable()
+        except tarn.torch.EnableError as error:
+            assert "pinned=False leaves it to PyTorch" in str(error), error
+        else:
+            raise AssertionError("enabled")
+        assert not shim.tarn_torch_is_installed()
+        tarn.torch.enable(pinned=False)
+        assert tarn.torch.is_enabled() and shim.tarn_torch_is_installed()
+    """, NO_PINNED="1")
 
 
 def test_devices_are_named_as_in_pytorch(enabled):

@@ -54,6 +54,14 @@ __attribute__((visibility("default"))) bool tarn_torch_is_installed(void)
     return c10::cuda::CUDACachingAllocator::allocator.load() == &the_allocator();
 }
 
+/* Undoes tarn_torch_install(). Nothing may have been allocated since. */
+__attribute__((visibility("default"))) void tarn_torch_uninstall(void)
+{
+    CUDAAllocator *before = the_allocator().previous;
+    c10::cuda::CUDACachingAllocator::allocator.store(before);
+    c10::SetAllocator(c10::DeviceType::CUDA, before, 255);
+}
+
 /* Installs the allocator. Returns 0, or 1 with the reason in `text`. `late`: also if PyTorch has
  * already used its own allocator, which then frees what it allocated. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)

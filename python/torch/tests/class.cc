@@ -78,6 +78,9 @@ static void installs_late()
     std::string text = install(false);
     CHECK(text.find("late=True") != std::string::npos && get()->name() == "native");
     CHECK(install(true).empty() && get()->name() == "tarn");
+    reinterpret_cast<void (*)()>(function_of_shim("tarn_torch_uninstall"))();
+    CHECK(get()->name() == "native" && c10::GetAllocator(c10::kCUDA) == get());
+    CHECK(install(true).empty() && get()->name() == "tarn");
     DataPtr own = get()->allocate(MIB);
     CUDAStream side = c10::cuda::getStreamFromPool();
     get()->recordStream(theirs, side);

@@ -91,6 +91,7 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     if pinned and os.environ.get("TARN_TORCH_PINNED", "1") != "0" and (major, minor) >= (2, 8):
         shim.tarn_torch_install_pinned.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         if shim.tarn_torch_install_pinned(text, len(text)):
+            shim.tarn_torch_uninstall()
             raise EnableError(f"pinned memory: {text.value.decode()}. pinned=False leaves it to PyTorch")
     _shim = shim
     from .processes import register
