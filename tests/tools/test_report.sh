@@ -233,6 +233,24 @@ for output in --json '-o -'; do
     timeout 60 "$tarn" report --no-what-if $output "$work/denied.pickle" >"$work/out" || fail "status $?: many errors, $output"
 done
 
+# A signal that ends it leaves no part of a page behind, and of one that is ignored nothing is seen.
+mkdir "$work/ended"
+for ignored in '' HUP; do
+    [ -z "$ignored" ] || trap '' HUP
+    "$tarn" report --no-what-if -o "$work/ended/slow.html" "$work/denied.pickle" >"$work/out" 2>&1 &
+    writer=$!
+    trap - HUP
+    while [ -z "$(find "$work/ended" -name '*.tmp')" ] && kill -0 $writer 2>"$work/err"; do :; done
+    kill -"${ignored:-TERM}" $writer 2>"$work/err" || continue # it was written too fast
+    status=0
+    wait $writer || status=$?
+    wanted=143
+    [ -z "$ignored" ] || wanted=0
+    [ $status -eq $wanted ] || fail "status $status after a signal"
+    [ -z "$(find "$work/ended" -name '*.tmp')" ] || fail "a part of a page stays"
+done
+[ -s "$work/ended/slow.html" ] || fail "no page after a signal that is ignored"
+
 # Devices of one file are compared first.
 run 0 report --no-what-if "$data/streams.pickle" && says out '^2 devices$' && says out '^device 1 .*- *[0-9]' && says out '^streams.pickle, device 1: '
 run 0 report --no-what-if --json "$data/streams.pickle" && json '[o["device"] for o in a] == [0, 1]'

@@ -11,6 +11,7 @@
 #include "units.h"
 
 #include <langinfo.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,14 +303,36 @@ static ssize_t to_sink(void *sink, const char *text, size_t size)
     return ((const struct sink *)sink)->failed ? 0 : (ssize_t)size;
 }
 
+static const struct sink *unfinished; /* a page that takes its name at the end */
+
+static void leave_nothing(int number)
+{
+    (void)unlink(unfinished->temporary);
+    (void)raise(number);
+}
+
+/* From now on a signal that ends the program removes the file first, since large pages take
+ * seconds. A signal that is ignored stays so. */
+static void remove_at_signals(const struct sink *sink)
+{
+    static const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+    const struct sigaction leaves = {.sa_handler = leave_nothing, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+    unfinished = sink;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!sigaction(ends[i], NULL, &before) && before.sa_handler != SIG_IGN)
+            (void)sigaction(ends[i], &leaves, NULL);
+}
+
 /* Writes the page to a file that is there whole or not at all. */
 static bool write_file(const char *path, const struct report_file *files, size_t count,
                        const char *made_by)
 {
-    struct sink sink;
+    static struct sink sink; /* a signal handler reads it */
     tarn_status status = sink_to_file(&sink, path, 0666);
     bool done = false;
     if (!status) {
+        remove_at_signals(&sink);
         FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = to_sink});
         done = out && report_page_write(out, files, count, made_by);
         done = out && !fclose(out) && done;
