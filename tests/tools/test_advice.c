@@ -333,7 +333,7 @@ static void holes(void **state)
     replayed =
         &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 990 * MIB}};
     expect_part(recording, " Neither expandable segments nor tarn would reserve much less");
-    /* of what did not run to its end, or cannot be had, nothing is said */
+    /* nothing is said of an allocator that did not run to its end, or is not there to use */
     replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true}};
     expect_part(recording, " In a replay, expandable segments would not reserve much less;");
     replayed =

@@ -215,8 +215,8 @@ static bool range_add(struct draft *draft, struct analysis_range range)
 }
 
 /* Unmaps [address, address + size) at a moment. If `before`, parts that were not known to be mapped
- * were so from the beginning. The parts of a range on either side are ranges of their own, from when
- * it was mapped. */
+ * were so from the beginning. The parts of a range on either side are ranges of their own, which
+ * begin when it did. */
 static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t moment, bool before)
 {
     uint64_t at = gone.address, end = gone.address + gone.size;

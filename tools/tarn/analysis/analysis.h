@@ -35,8 +35,8 @@ struct analysis_block {
     uint32_t thread; /* that allocated it; 0: not known */
 };
 
-/* Memory that the allocator had from the driver. Parts of a mapping that went at different times are
- * ranges of their own. */
+/* Memory that the allocator had from the driver. Parts of a mapping that went at different times
+ * are ranges of their own. */
 struct analysis_range {
     uint64_t address, size; /* bytes */
     uint32_t begin, end;    /* moments; end may be ANALYSIS_NEVER */

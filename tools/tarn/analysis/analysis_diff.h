@@ -3,9 +3,9 @@
 
 /* What grew from one analysis to another: groups of the blocks that live at a moment of each,
  * matched by their labels. A call site that only one side has, at any moment, is matched with one
- * that only the other has if their functions and files are the same: an edit above it has moved its line. Several
- * of a function are matched in the order of their lines if both sides have as many of them, and
- * otherwise by the nearest bytes. */
+ * that only the other has if their functions and files are the same: an edit above it has moved its
+ * line. Several of a function are matched in the order of their lines if both sides have as many of
+ * them, and otherwise by the nearest bytes. */
 #ifndef TOOLS_ANALYSIS_DIFF_H
 #define TOOLS_ANALYSIS_DIFF_H
 

@@ -25,8 +25,8 @@ bool least_search(uint64_t small, uint64_t large,
                   bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                   uint64_t *least);
 
-/* The same in steps of a part of what is requested, up to twice that, of which the last is bisected:
- * for tarn, which may fail on a device larger than one on which it succeeds. */
+/* The same in steps of a part of what is requested, up to twice that, of which the last is
+ * bisected: for tarn, which may fail on a device larger than one on which it succeeds. */
 bool least_climb(uint64_t small, uint64_t requested,
                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
                  uint64_t *least);
