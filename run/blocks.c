@@ -2,10 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Live blocks: hash tables by key, in shards. Each shard has a lock, which is a leaf. There are so
- * many shards that threads with blocks of their own rarely meet at one. A shard stores two entries
- * inline; a larger table is from mmap(), since the caller may be the program's malloc(). A slot
- * whose space is SPACE_NONE is empty. Probing is linear, and a removal shifts later entries back,
- * so there are no tombstones. */
+ * many shards that threads with blocks of their own rarely meet at one. A shard has two slots
+ * inline, for one entry: a search ends at an empty slot. A larger table is from mmap(), since the
+ * caller may be the program's malloc(). A slot whose space is SPACE_NONE is empty. Probing is
+ * linear, and a removal shifts later entries back, so there are no tombstones. */
 #include "lock.h"
 #include "shim.h"
 
