@@ -129,7 +129,17 @@ static void it_is_not_exported(void **state)
 
 /* ---- Failures ---- */
 
-/* While the driver refuses to unmap or to release a segment, it is the pool's, and counts. */
+static void trim_the_other_device(void)
+{
+    const tarn_alloc_options options = {.size = sizeof options, .device = 1};
+    void *block = NULL;
+    OK(tarn_alloc(&options, MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_device_trim(1, 0));
+}
+
+/* While the driver refuses to unmap or to release a segment, it is the pool's, and counts. A trim
+ * of another device, and the keeping of another pool, end both or neither. */
 static void what_the_driver_refuses_to_give_up_stays_until_it_does(void **state)
 {
     (void)state;
@@ -144,6 +154,11 @@ static void what_the_driver_refuses_to_give_up_stays_until_it_does(void **state)
         GIVES(tarn_pool_trim(pool, 0), TARN_ERROR_DRIVER);
         CHECK(reserved() == ledger_of(0).created && reserved() == 20 * MIB);
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        trim_the_other_device();
+        CHECK(reserved() == ledger_of(0).created);
+        tarn_pool *other = keep("others", &kept);
+        CHECK(reserved() == ledger_of(0).created);
+        OK(tarn_pool_release(other));
         OK(tarn_pool_trim(pool, 0));
         CHECK(reserved() == 0 && ledger_of(0).created == 0);
         OK(tarn_pool_release(pool));

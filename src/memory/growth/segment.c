@@ -463,7 +463,7 @@ tarn_status segments_free_stuck(struct arena *arena)
     /* A capture that tarn does not know would record a free on its stream: the segment stays stuck
      * until the capture is over. */
     struct error_before before;
-    hooks.keeps_free_stuck();
+    hooks.keeps_free_stuck(arena->device);
     error_attempt_begin(&before);
     tarn_status status = segments_release(stuck);
     status = status == TARN_ERROR_CAPTURE ? TARN_OK : status;

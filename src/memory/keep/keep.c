@@ -141,12 +141,12 @@ void keep_destroy(struct keep *keep)
     finish(keep);
 }
 
-void keeps_free_stuck(void)
+void keeps_free_stuck(const struct device *device)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct error_before before;
     error_attempt_begin(&before);
-    windows_release_stuck();
+    windows_release_stuck(device);
     for (struct keep *keep = window_left(), *next; keep; keep = next) {
         next = keep->next;
         window_abandon(keep);
@@ -355,7 +355,7 @@ static tarn_status keep_pool(struct device *device, const char *name,
     struct sealed sealed = {0};
     size_t taken = 0;
     struct keep *keep = NULL;
-    keeps_free_stuck();
+    (void)segments_free_stuck(arena);
     tarn_status status = keep_make(device, name, options, &keep);
     if (status)
         return status;

@@ -124,9 +124,8 @@ void window_abandon(struct keep *keep);
 /* Keeps a pool that has ended, and of which something stays; takes all these, by `next`. */
 void window_leave(struct keep *keep);
 struct keep *window_left(void);
-/* Tries to release again what the driver has refused to release, of the pools that go on. Each
- * tarn_pool_keep() and each trim of a device does that. */
-void windows_release_stuck(void);
+/* Tries to release again what the driver has refused to release, of a device's pools that go on. */
+void windows_release_stuck(const struct device *device);
 /* Gives a new peer of the device access to every kept pool. */
 tarn_status keeps_grant(const struct device *device, int peer);
 
@@ -218,7 +217,9 @@ bool keep_is_sealed(struct keep *keep, const struct keep_sealed *sealed);
 void keep_leave_nothing(struct keep *keep);
 /* Called when the pool has ended. */
 void keep_destroy(struct keep *keep);
-/* Unmaps and releases what the driver has refused before, if it lets that go now. */
-void keeps_free_stuck(void);
+/* Unmaps and releases what the driver has refused before, if it lets that go now: of a device's
+ * pools, and of all pools that have ended. Called by segments_free_stuck(), which ends the segments
+ * that count what goes. */
+void keeps_free_stuck(const struct device *device);
 
 #endif

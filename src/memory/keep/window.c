@@ -603,20 +603,26 @@ static struct keep_piece stuck_from(struct keep *keep, uint64_t offset)
 }
 
 /* The addresses stay entered: a suspended segment may have them. */
-void windows_release_stuck(void)
+static void release_stuck(struct keep *keep)
+{
+    for (struct keep_piece piece = stuck_from(keep, 0); piece.size;
+         piece = stuck_from(keep, piece.offset + piece.size)) {
+        mutex_lock(&keep->lock);
+        struct keep_piece *entered = find_locked(keep, piece.offset);
+        bool stuck = entered->stuck;
+        entered->stuck = false;
+        mutex_unlock(&keep->lock);
+        if (stuck)
+            (void)release(keep, piece.offset, piece.handle);
+    }
+}
+
+void windows_release_stuck(const struct device *device)
 {
     mutex_lock(&keeps_lock);
     for (struct keep *keep = keeps; keep; keep = keep->next)
-        for (struct keep_piece piece = stuck_from(keep, 0); piece.size;
-             piece = stuck_from(keep, piece.offset + piece.size)) {
-            mutex_lock(&keep->lock);
-            struct keep_piece *entered = find_locked(keep, piece.offset);
-            bool stuck = entered->stuck;
-            entered->stuck = false;
-            mutex_unlock(&keep->lock);
-            if (stuck)
-                (void)release(keep, piece.offset, piece.handle);
-        }
+        if (keep->device == device)
+            release_stuck(keep);
     mutex_unlock(&keeps_lock);
 }
 

@@ -64,7 +64,7 @@ struct hooks {
     tarn_status (*keep_segment)(const struct store *store, size_t size, uintptr_t *address);
     /* Gives it back; and what the driver has refused to give up before. No lock held. */
     tarn_status (*keep_give_back)(const struct store *store, uintptr_t address, size_t size);
-    void (*keeps_free_stuck)(void);
+    void (*keeps_free_stuck)(const struct device *device);
     /* Takes the seal off a block that is freed (heap lock), except while keep_spare() says so. */
     void (*keep_forget_locked)(const struct store *store, uintptr_t address);
     void (*keep_spare)(const struct store *store, bool spare);
