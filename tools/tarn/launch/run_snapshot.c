@@ -382,10 +382,10 @@ bool run_snapshots_write(const struct books *books, const char *path)
         if (run_made_bytes(books->list[i].book) > run_made_bytes(books->list[most].book))
             most = i;
     for (size_t i = 0; i < books->count; i++) {
-        char *other = NULL;
         if (i != most && !run_made_bytes(books->list[i].book))
             continue;
-        if (i != most && !(other = path_beside(books, i, most, path))) {
+        char *other = i == most ? NULL : path_beside(books, i, most, path);
+        if (i != most && !other) {
             done = false;
             continue;
         }
