@@ -88,7 +88,8 @@ if(TARN_LTO)
 endif()
 
 # `ld -r` makes one object of many, and objcopy its names local: both need machine code, also where CFLAGS has -flto, as distributions set it.
-set(TARN_MACHINE_CODE $<IF:$<C_COMPILER_ID:GNU>,-ffat-lto-objects,-fno-lto>)
+# TARN_LTO alone says whether there is more.
+set(TARN_MACHINE_CODE $<IF:$<BOOL:${TARN_LTO}>,-ffat-lto-objects,-fno-lto>)
 
 # Whether what is built may be installed: nothing in it but our own code.
 if(TARN_SANITIZE OR TARN_COVERAGE OR TARN_FUZZ)
