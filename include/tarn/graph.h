@@ -93,8 +93,8 @@ typedef struct tarn_graph_reference {
     unsigned depth;            /* in how many such graphs the node is; 0: in none */
     tarn_graph_node_kind kind; /* of the node */
     void *native;              /* the vendor's node */
-    /* The kernel's name, which may be mangled; "" if there is none, or it is unknown. Valid until
-     * the callback returns. */
+    /* The name of the kernel, which may be mangled. It is "" if the node is no kernel, or if the
+     * name is unknown. It is valid until the callback returns. */
     const char *kernel;
     unsigned parameter; /* its index */
     /* Bytes from the start of the parameter. If a copy or fill ends in other memory than it begins

@@ -123,8 +123,9 @@ static inline bool analysis_is_of_host(const struct analysis *analysis)
     return analysis->device + 1 == analysis->snapshot->host_device;
 }
 
-/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not
- * show why, and a replay, which places the blocks from before it anew, does not either. */
+/* Whether most of the memory that is reserved at the peak was reserved before the trace began. The
+ * trace cannot show why it was. Nor can a replay, because it chooses new places for the blocks that
+ * were alive when the trace began. */
 bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments in ascending order. False if memory is short. */
